@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from fedsim.analysis.palette import LOOKS
-from fedsim.errors import UserError, writing
+from fedsim.errors import UserError, printable, writing
 from fedsim.files.durable import write_text
 from fedsim.vocabulary.formatting import format_value
 
@@ -84,7 +84,9 @@ def embedded(data: dict[str, Any]) -> Markup:
 def unbroken(text: str) -> Markup:
     """Text that does not break between numbers and units, inside durations, after ± and ≡ and inside the entries of
     ``lr 0.2, cohort 8``, and breaks long names such as ``server.schedule.over_selection=1.3`` after their separators.
+    What controls or hides text is escaped.
     """
+    text = printable(text)
     text = re.sub(r"(^|, )(\w+) (?=\d)", "\\1\\2\u00a0", text)
     joined = re.sub(r"(?<![\w=.,])(\d(?:[\d.,]*\d)?) (?=[^\W\d])", "\\1\u00a0", text)
     joined = re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)

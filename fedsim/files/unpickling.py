@@ -7,6 +7,7 @@ numbers, text, lists, dictionaries, NumPy scalars and NumPy arrays. Every other 
 from __future__ import annotations
 
 import io
+import math
 import pickle
 from typing import Any
 
@@ -19,6 +20,10 @@ _ALLOWED = {
     # Protocol 2 writes bytes as text; the numbers inside NumPy objects arrive this way.
     ("_codecs", "encode"),
 }
+
+
+_MOST_SHARED = 1_000_000
+"""Values beyond the bytes of the file, each of which is at most one value if no list is in several others."""
 
 
 class RefusedPickle(ValueError):
@@ -41,12 +46,29 @@ def load_plain(data: bytes, *, encoding: str = "ASCII") -> Any:
         DamagedPickle: it is truncated or malformed.
     """
     try:
-        return _Unpickler(io.BytesIO(data), encoding=encoding).load()
+        content = _Unpickler(io.BytesIO(data), encoding=encoding).load()
+        if _values(content, {}) > len(data) + _MOST_SHARED:
+            raise RefusedPickle("lists that are many times the same one")
+        return content
     except RefusedPickle:
         raise
     # The decoder fails on damaged data in many ways: EOFError, KeyError, OverflowError ...
     except Exception as error:
         raise DamagedPickle(str(error) or type(error).__name__) from error
+
+
+def _values(container: Any, counted: dict[int, float]) -> float:
+    """The values in a container, one that is in several others counted in each; infinite if it is in itself."""
+    if id(container) not in counted:
+        counted[id(container)] = math.inf
+        parts = container.values() if isinstance(container, dict) else container
+        if not isinstance(container, dict | list | tuple):
+            parts = ()
+        inner = sum(
+            _values(each, counted) for each in parts if isinstance(each, dict | list | tuple)
+        )
+        counted[id(container)] = len(parts) + inner
+    return counted[id(container)]
 
 
 class _Unpickler(pickle.Unpickler):

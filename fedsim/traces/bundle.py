@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedsim import bundled
 from fedsim.errors import UserError, printable
@@ -62,6 +62,12 @@ class Eligibility(BaseModel):
     """The rule in words."""
     expression: str | None = None
     """The rule as an expression over the keys of device_events; null if the rule cannot be applied to them."""
+
+
+def _known(table: str) -> str:
+    if table not in TABLES:
+        raise ValueError(f"there is no table {table!r}")
+    return table
 
 
 class Manifest(BaseModel):
@@ -106,7 +112,7 @@ class Manifest(BaseModel):
     """Command line that produces the bundle again."""
     seed: int | None = None
     """Seed of a generated bundle."""
-    sha256: dict[str, str] = {}
+    sha256: dict[Annotated[str, AfterValidator(_known)], str] = {}
     """SHA-256 of each table's file."""
     manifest_sha256: str | None = None
     """SHA-256 of the manifest's other content."""

@@ -49,3 +49,17 @@ def test_every_truncation_of_a_pickle_is_damage():
     for length in range(len(data)):
         with pytest.raises(DamagedPickle):
             load_plain(data[:length])
+
+
+def test_lists_in_many_lists_are_refused_before_anything_looks_at_them():
+    shared = [1]
+    for _ in range(60):
+        shared = [shared, shared]
+    with pytest.raises(RefusedPickle, match="many times the same"):
+        load_plain(pickle.dumps({"a": shared}))
+    inside = []
+    inside.append(inside)
+    with pytest.raises(RefusedPickle, match="many times the same"):
+        load_plain(pickle.dumps(inside))
+    few = [[1, 2]] * 3
+    assert load_plain(pickle.dumps(few)) == few

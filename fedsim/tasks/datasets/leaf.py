@@ -245,6 +245,8 @@ class Shakespeare(DatasetComponent):
 
 def _alphabet(texts: Iterable[str], path: Path) -> list[str]:
     characters = sorted(set().union(*texts))
+    if "\0" in characters:
+        raise damaged(path, "it has the character 0, which no text has")
     if len(characters) > 256:
         what = f"it has {len(characters)} different characters; at most 256 are supported"
         raise damaged(path, what)

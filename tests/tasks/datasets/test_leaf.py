@@ -61,6 +61,9 @@ def test_text_of_other_forms(tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text(PLAY + "".join(map(chr, range(400, 700))))
     with pytest.raises(UserError, match="different characters; at most 256"):
         load("shakespeare", **given)
+    (tmp_path / "input.txt").write_text(PLAY.replace("e", "\0"))
+    with pytest.raises(UserError, match="has the character 0"):
+        load("shakespeare", **given)
 
 
 def test_shakespeare_from_text_by_hand(tmp_path: Path) -> None:
