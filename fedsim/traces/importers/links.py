@@ -223,7 +223,8 @@ class Ucc5g(LinkImporter):
         mode, modes = frame.text("NetworkMode", lower=True)
         radios = np.array([*(_RADIO.get(word) for word in modes), None], dtype=object)
         idle = ~np.array([*("D" in word for word in states), False])[state]
-        rows = pd.DataFrame({column: frame.number(column, 1.0, AMOUNT) for column in numbers})
+        bounds = dict.fromkeys(numbers, AMOUNT) | {"PINGLOSS": Bounds(0, 100)}
+        rows = pd.DataFrame({each: frame.number(each, 1.0, bounds[each]) for each in numbers})
         rates = rows[numbers[:2]]
         notes.counts["rows"] += len(rows)
         notes.counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
@@ -241,7 +242,7 @@ class Ucc5g(LinkImporter):
         if "PINGAVG" in numbers:
             other["rtt_s"] = seconds["PINGAVG"].to_numpy() / 1000.0
         if "PINGLOSS" in numbers:
-            other["loss"] = np.minimum(seconds["PINGLOSS"].to_numpy() / 100, 1)
+            other["loss"] = seconds["PINGLOSS"].to_numpy() / 100
         ways = []
         for way, column in _BITRATES.items():
             if seconds[column].isna().all():
