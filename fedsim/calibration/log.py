@@ -278,6 +278,8 @@ def _complete(
     )
     never = log["outcome"].notna() & delivered & ends.isna()
     check(never, message, f"{fix} arrived, the outcome is dropped", log["outcome"])
+    both = log["outcome"].isin(_UNDELIVERED[:2]) & log["end_s"].notna()
+    check(both, "outcome is {}, but it has an end", f"{fix} arrived, it is empty", log["outcome"])
     spans_s = {name: log[end] - log[begin] for name, (begin, end) in WORK.items()}
     computed_s, has_steps = spans_s["compute_s"].fillna(log["compute_s"]), log["steps"] != 0
     message = "steps is 0, but the client computed for {:g} s"

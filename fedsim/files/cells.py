@@ -210,10 +210,8 @@ def numbers(values: Any, factor: float = 1.0, form: Form = "") -> tuple[Floats, 
     result = np.where(spans.notna(), spans, result)
     result = np.where(text.str.fullmatch(_NEVER).fillna(False).astype(bool), np.inf, result)
     known = text.notna() & ~text.isin(UNKNOWN)
-    wrong = (
-        np.isnan(result) | (percent & (form != "share")) | (spans.notna() & (form != "duration"))
-    )
-    return result, np.asarray(known & wrong)
+    wrong = np.isnan(result) | (percent & (form != "share"))
+    return result, np.asarray(known & (wrong | (spans.notna() & (form != "duration"))))
 
 
 def _is_text(kind: Any) -> bool:

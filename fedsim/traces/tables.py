@@ -34,8 +34,7 @@ MOST_US = 4_500_000_000_000_000
 """So that differences in nanoseconds are 64-bit numbers."""
 CARBON_UNIT = "g/kWh"
 _LIMITS = {">= 0": NOT_NEGATIVE, "> 0": POSITIVE, "finite": FINITE}
-_MOST = {"s": LONGEST_S, "bit/s": 1e18}
-"""The largest value in a unit; larger ones are damage."""
+_MOST = {"s": LONGEST_S, "bit/s": 1e18}  # Larger values are damage.
 
 DECLARED = """
 devices: unique device_id

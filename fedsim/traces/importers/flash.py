@@ -199,12 +199,9 @@ def _timer_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
     counts["intervals_of_invalid_devices"] = sum(map(len, every)) - sum(map(len, ready))
     device, start_us = file.instants_us([[a for a, _ in pairs] for pairs in ready], "a start")
     _, end_us = file.instants_us([[b for _, b in pairs] for pairs in ready], "an end")
-    low, high = (
-        file.instants_us(
-            [[v if use else 0] for v, use in zip(file.field(name), valid, strict=True)], f"'{name}'"
-        )[1]
-        for name in ("trace_start", "trace_end")
-    )
+    edges = ("trace_start", "trace_end")
+    given = (np.where(valid, np.array(file.field(name), object), 0) for name in edges)
+    low, high = (file.instants_us(each[:, None].tolist(), " or ".join(edges))[1] for each in given)
     return observed_tables(file.ids, device, start_us, end_us, (low, high), counts, valid=valid)[0]
 
 

@@ -957,9 +957,7 @@ class _Log:
         frame = self.frame
         measured = self._measured("compute", "sample_time", "step_time", "relative_speed", "score")
         steps = [
-            frame.number(name, form="duration")
-            for name in ("sample_time", "step_time")
-            if name in frame
+            frame.number(n, form="duration") for n in ("sample_time", "step_time") if n in frame
         ]
         if steps:
             zero = ~np.isnan(steps).all(axis=0) & (np.nansum(steps, axis=0) == 0)
