@@ -13,8 +13,8 @@ from fedsim.files.frames import Frame
 from fedsim.vocabulary.formatting import format_counted, format_names
 
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z; empty or never for what did not happen"
-_LAST_S = 4_070_908_800.0
-"""The year 2099: later dates stand for an instant that never came, and so do those up to 1970."""
+_FIRST_S, _LAST_S = 365 * 86_400.0, 4_070_908_800.0
+"""1971 and 2099: earlier and later dates stand for an instant that never came."""
 _RESOLUTIONS_US = (60_000_000, 1_000_000, 100_000, 10_000, 1000)
 """Resolutions of clocks in microseconds that lengthen or shorten spans noticeably."""
 
@@ -47,7 +47,7 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
     local, zoned, flags = {}, False, []
     for name, spelling in column.items():
         if frame.are_plain_numbers(spelling):
-            values = frame.number(spelling, 1.0, None, also=" or never")
+            values = frame.number(spelling, 1.0, None, also=" or never", form="duration")
             values[values == np.inf] = np.nan
             unit = cells.recent_unit(values)
             if unit not in (None, "unix_s"):
@@ -85,7 +85,7 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
     if any(dated.values()):
         far = 0
         for each in seconds.values():
-            never = (each <= 0) | (each > _LAST_S)
+            never = (each < _FIRST_S) | (each > _LAST_S)
             each[never] = np.nan
             far += int(never.sum())
         if far:

@@ -206,7 +206,9 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         frame.refuse(unknown, f"{column[name]} is {{}}", every, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
     for name in (each for each, column_ in FORMAT.items() if column_.cell in ("number", "whole")):
-        log[name] = frame.number(column[name], 1.0, _EXACT) if name in column else np.nan
+        form: cells.Form = "duration" if name in WORK else ""
+        given = name in column
+        log[name] = frame.number(column[name], 1.0, _EXACT, form=form) if given else np.nan
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
     for name in INSTANTS:
@@ -252,7 +254,8 @@ def _complete(
     alike = np.sort(order[again | np.append(again[1:], False)])
     twice = np.zeros(len(log), np.bool_)
     twice[alike] = log.iloc[alike].duplicated()
-    backwards = [(a, b) for a, b in itertools.combinations(_PHASES, 2) if (log[b] < log[a]).any()]
+    pairs = [*itertools.combinations(_PHASES, 2), ("start_s", "ended_s"), ("end_s", "ended_s")]
+    backwards = [(a, b) for a, b in pairs if (log[b] < log[a]).any()]
     clock = "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps"
     check(pd.Series(twice), "repeats an earlier row", "write one row per dispatch")
     named = pd.Series(False, index=log.index)
@@ -273,6 +276,8 @@ def _complete(
     )
     never = log["outcome"].notna() & delivered & ends.isna()
     check(never, message, f"{fix} arrived, the outcome is dropped", log["outcome"])
+    both = log["outcome"].isin(_UNDELIVERED[:2]) & log["end_s"].notna()
+    check(both, "outcome is {}, but it has an end", f"{fix} arrived, it is empty", log["outcome"])
     spans_s = {name: log[end] - log[begin] for name, (begin, end) in WORK.items()}
     computed_s, has_steps = spans_s["compute_s"].fillna(log["compute_s"]), log["steps"] != 0
     message = "steps is 0, but the client computed for {:g} s"

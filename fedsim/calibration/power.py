@@ -73,7 +73,7 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
         )
     duration_s = np.full(len(frame), np.nan)
     if "duration" in column:
-        duration_s = frame.number(column["duration"], 1.0, cells.POSITIVE)
+        duration_s = frame.number(column["duration"], 1.0, cells.POSITIVE, form="duration")
     if "power" in column:
         power_w = frame.number(column["power"], 1e-3 if column["power"] in _MILLIWATTS else 1.0)
     else:
@@ -110,6 +110,9 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     idle_w = by_client["idle_w"].fillna(by_client["idle_w"].mean()).fillna(0.0)
     watts = by_client.sub(idle_w, axis=0).assign(idle_w=by_client["idle_w"]).mean().dropna()
     flags = []
+    if others := int((every["client"] < 0).sum()):
+        count = format_counted(others, "power reading")
+        flags.append(f"{count} of clients that the log does not have: they do not count.")
     if differing:
         flags.append(
             f"{format_counted(differing, 'time')} with different power readings of one client: their mean counts. For "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -25,6 +24,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import require_regular
+from fedsim.files.delimited import checked_rows
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, with_averaged_buffers
 from fedsim.network.base import Direction
@@ -38,7 +38,7 @@ from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
-from fedsim.units import NEVER, NS_PER_S, to_ns
+from fedsim.units import LONGEST_S, NEVER, NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted
 
 if TYPE_CHECKING:
@@ -174,16 +174,19 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     path, rows, key = devices.folder / source.path, [], "client"
     try:
         require_regular(path)
-        with open(path, encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            columns = reader.fieldnames or ()
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            lines = checked_rows(file, str(path), skip_initial_space=True)
+            columns = list(map(str.strip, next(lines, (0, list[str]()))[1]))
             key = "device_id" if "device_id" in columns else "client"
-            for row in reader:
-                since_ns = to_ns(float(row.get("time_s") or 0)) // 1000 * 1000
-                latency_s = float(row.get("latency_s", "0") or "nan")
-                if not latency_s >= 0:
-                    raise ValueError(f"line {reader.line_num} has no latency_s of 0 or more")
-                rows.append((row[key], since_ns, latency_s, row["edge"]))
+            for line, cells in lines:
+                row = dict(zip(columns, map(str.strip, cells), strict=True))
+                for name in ("time_s", "latency_s"):
+                    if not 0 <= float(row.get(name, "0") or "nan") <= LONGEST_S:
+                        raise ValueError(f"line {line} has no {name} of 0 or more")
+                if not row[key] or not row["edge"]:
+                    raise ValueError(f"line {line} lacks its {key} or its edge")
+                since_ns = to_ns(float(row.get("time_s", 0))) // 1000 * 1000
+                rows.append((row[key], since_ns, float(row.get("latency_s", 0)), row["edge"]))
         found: dict[str, dict[int, str]] = {}
         for name, since_ns, _, edge in sorted(rows):
             found.setdefault(name, {}).setdefault(since_ns, edge)

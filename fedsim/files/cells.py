@@ -105,6 +105,8 @@ DataUnit = unit(
 )
 SpanUnit = Literal["ns", "us", "ms", "s", "min", "h", "d"]
 StepUnit = Literal[SpanUnit, "1/s"]
+Form = Literal["", "duration", "share"]
+"""Numbers that may be written otherwise: durations as 01:30:00 or 8 min, shares as 5%."""
 TimeUnit = Literal[SpanUnit, "unix_s", "unix_ms", "unix_us", "unix_ns", "excel"]
 
 
@@ -170,11 +172,11 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
     return codes, list(number)
 
 
-def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
+def numbers(values: Any, factor: float = 1.0, form: Form = "") -> tuple[Floats, Bools]:
     """``values`` times ``factor``, NaN if unknown, and the cells that are not numbers. Shape (rows,) each.
 
-    A duration carries its unit: it becomes seconds, whatever the factor. A text may end in % (a hundredth), or be
-    ``never`` or the like (infinite).
+    A duration may carry its unit: it becomes seconds, whatever the factor. A share may end in % (a hundredth). A text
+    may be ``never`` or the like (infinite).
     """
     kind = values.type
     if pa.types.is_duration(kind):
@@ -208,7 +210,8 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     result = np.where(spans.notna(), spans, result)
     result = np.where(text.str.fullmatch(_NEVER).fillna(False).astype(bool), np.inf, result)
     known = text.notna() & ~text.isin(UNKNOWN)
-    return result, np.asarray(known & np.isnan(result))
+    wrong = np.isnan(result) | (percent & (form != "share"))
+    return result, np.asarray(known & (wrong | (spans.notna() & (form != "duration"))))
 
 
 def _is_text(kind: Any) -> bool:
@@ -251,7 +254,7 @@ _REWRITES = (
     (r"(?i)\s*(?:utc|gmt|z)$", "Z"),
     (r"\s+([+-]\d\d:?\d\d)$", r"\1"),
     (r"^(\d{4})[/.](\d\d?)[/.](\d\d?)", r"\1-\2-\3"),
-    (r"^(\d{4})(\d\d)(\d\d)(?:$|[T ])?", r"\1-\2-\3 "),
+    (r"^((?:19|20)\d\d)(\d\d)(\d\d)(?:$|[T ])?", r"\1-\2-\3 "),
     (r"-(\d)\b", r"-0\1"),
     (r"^([\d-]+)[T ]+(\d\d)(\d\d)(\d\d)?([Z+,.-].*)?$", r"\1 \2:\3:\4\5"),
     (r":([Z+-]|$)", r"\1"),
@@ -355,11 +358,11 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
         zone = "" if not zoned or kind.tz in ("UTC", "Z") else kind.tz
         return Instants(_filled(us), local | (not zoned), bad, True, zone)
     if unit is not None and form is None:
-        seconds, bad = numbers(values, TIME_UNITS[unit])
+        seconds, bad = numbers(values, TIME_UNITS[unit], "duration")
         if unit == "excel":
             # A spreadsheet shows no more, and its days are not exact.
             seconds = np.round(seconds + _EXCEL_S, 3)
-        far = np.isinf(seconds)
+        far = seconds == np.inf
         beyond = np.abs(seconds) > TIME_S.high
         us = (np.where(np.isnan(seconds) | beyond, 0, seconds) * 1e6).round().astype(np.int64)
         us[np.isnan(seconds)], us[far] = NAT, FAR_US

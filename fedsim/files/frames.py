@@ -601,13 +601,14 @@ class Frame:
         bounds: Bounds | None = cells.NOT_NEGATIVE,
         unit: str = "",
         also: str = "",
+        form: cells.Form = "",
     ) -> Floats:
         """The numbers of a column times ``factor``, NaN if unknown.
 
         ``unit`` is that of the file, and ``also`` the end of the hint, for messages. Without ``bounds``, they may be
         infinite.
         """
-        pairs = [cells.numbers(column, factor) for column in self.columns(name)]
+        pairs = [cells.numbers(column, factor, form) for column in self.columns(name)]
         values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
         if bounds is not None:

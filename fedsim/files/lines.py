@@ -66,12 +66,16 @@ def _rounds(source: SourceFile) -> Iterator[str]:
 
 def _tegrastats(source: SourceFile) -> Iterator[str]:
     """The power of the whole board in watts: that of its input, or the sum of its rails."""
+    first = set[str]()
     for line, text in source.lines():
         time = _TEGRA_TIME.search(text)
         rails = {name: int(milliwatts) for name, milliwatts in _RAIL.findall(text)}
         if time is None or not rails:
             hint = "log with the time and the power, as tegrastats of JetPack 5 does"
             raise source.error("the line has no time or no power", hint, line=line)
-        inputs = [value for name, value in rails.items() if name.endswith("_IN")]
+        used = {name: each for name, each in rails.items() if name.endswith("_IN")} or rails
+        if {*used} != (first := first or {*used}):
+            message = f"the line has the power of {', '.join(used)}, not of {', '.join(first)}"
+            raise source.error(message, "remove it", line=line)
         month, day, year, clock = time.groups()
-        yield f"{year}-{month}-{day}T{clock},{sum(inputs or rails.values()) / 1000}"
+        yield f"{year}-{month}-{day}T{clock},{sum(used.values()) / 1000}"

@@ -291,10 +291,11 @@ def read_graph(path: Path) -> Any:
 
 
 def _require_one_value_each(path: Path) -> None:
-    """Refuse a node or link of GraphML with two values of one key, of which networkx takes the last."""
+    """Refuse two values of one key, and two nodes or keys of one id in GraphML, of which networkx takes the last."""
     for element in ElementTree.parse(path).iter():
-        if twice := repeated(key for child in element if (key := child.get("key"))):
-            kind = element.tag.rpartition("}")[2]
+        kind, ids = element.tag.rpartition("}")[2], ("node", "key")
+        named = (child.get("id" if child.tag.endswith(ids) else "key") for child in element)
+        if twice := repeated(filter(None, named)):
             raise UserError(
                 f"one <{kind}> has the key '{twice}' twice",
                 where=str(path),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, Bounds
 from fedsim.files.cells import Bools as Bools
 from fedsim.files.cells import Floats as Floats
 from fedsim.files.cells import Ints as Ints
+from fedsim.units import LONGEST_S
 
 STRING = pa.string()
 ID = pa.dictionary(pa.int32(), pa.string())
@@ -32,6 +34,7 @@ MOST_US = 4_500_000_000_000_000
 """So that differences in nanoseconds are 64-bit numbers."""
 CARBON_UNIT = "g/kWh"
 _LIMITS = {">= 0": NOT_NEGATIVE, "> 0": POSITIVE, "finite": FINITE}
+_MOST = {"s": LONGEST_S, "bit/s": 1e18}  # Larger values are damage.
 
 DECLARED = """
 devices: unique device_id
@@ -137,7 +140,7 @@ class Column(NamedTuple):
         name, type_ = named.split()
         rules: dict[str, Any] = {}
         if rule in _LIMITS:
-            rules["bounds"] = _LIMITS[rule]
+            rules["bounds"] = replace(_LIMITS[rule], high=_MOST.get(unit, np.inf))
         elif " to " in rule:
             low, high = map(float, rule.split(" to "))
             rules["bounds"] = Bounds(low, high)

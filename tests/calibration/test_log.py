@@ -95,6 +95,18 @@ MISTAKES = [
         "log.csv:3: outcome is late, but it has no end",
     ),
     ("client,start,end,round\na,1,2,0\na,3,4,1.5\n", "log.csv:3: round is 1.5, but rounds are"),
+    ("client,start,end,steps\na,1,2,3\nb,1,2,50%\n", "log.csv:3: steps is '50%'"),
+    ("client,start,end,bytes_up\na,1,2,3\nb,1,2,0:10:00\n", "log.csv:3: bytes_up is '0:10:00'"),
+    ("client,start,end,ended\na,1,2,\nb,3,,1\n", "log.csv:3: ended is before start"),
+    ("client,start,end,ended\na,1,2,\nb,3,5,4\n", "log.csv:3: ended is before end"),
+    (
+        "client,start,end,ended,outcome\na,1,2,,\nb,3,5,6,dropped\n",
+        "log.csv:3: outcome is dropped, but it has an end",
+    ),
+    (
+        "client,start,end\na,1712000000000,1712000001000\na,1712000002000,\nb,1712000000,1712000001000\n",
+        "log.csv:4: start is '1712000000'",
+    ),
 ]
 
 

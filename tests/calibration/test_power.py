@@ -200,6 +200,12 @@ BAD_POWER = {
         "time,energy_consumed,duration\n6,1e300,1e-300\n",
         "007.csv:2: energy_consumed is '1e300'",
     ),
+    "a share": ("007.csv", "time,power\n6,2\n7,600%\n", "007.csv:3: power is '600%'"),
+    "tegrastats that is cut": (
+        "007.csv",
+        "05-01-2024 08:00:00 RAM 1/2MB GPU 3/3 CPU 4/4\n05-01-2024 08:00:01 RAM 1/2MB GPU 3/3 CP\n",
+        "007.csv:2: the line has the power of GPU, not of",
+    ),
     "tegrastats without times": ("007.csv", "RAM 1/2MB VDD_IN 3mW/3mW\n", "007.csv:1: the line"),
 }
 
@@ -212,3 +218,12 @@ def test_power_that_fits_no_dispatch_is_refused(
     LOG.to_csv(tmp_path / "log.csv", index=False)
     with pytest.raises(UserError, match=message):
         calibrate(tmp_path / "log.csv", tmp_path / "bundle", power=[tmp_path / name])
+
+
+def test_readings_of_clients_that_the_log_does_not_have_are_counted(tmp_path: Path) -> None:
+    readings = pd.concat([_readings(client).assign(client=client) for client in WATTS])
+    other = readings.assign(client="other")
+    pd.concat([readings, other]).to_csv(tmp_path / "power.csv", index=False)
+    LOG.to_csv(tmp_path / "log.csv", index=False)
+    _, flags = read_power([tmp_path / "power.csv"], read_log(tmp_path / "log.csv"))
+    assert any("power readings of clients that the log does not have" in flag for flag in flags)

@@ -448,14 +448,26 @@ def test_members_are_read_from_a_file(rows: str, at: list[int], tmp_path: Path) 
     assert run.clients["edge"].tolist() == at
 
 
-@pytest.mark.parametrize("latency", ["", "nan", "-1"])
-def test_an_unknown_latency_of_a_member_is_not_the_lowest(latency: str, tmp_path: Path) -> None:
-    rows = f"client,edge,latency_s\n0,a,0.1\n0,b,{latency}\n"
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        *(
+            (f"client,edge,{name}\n0,a,0\n0,b,{value}\n", f"line 3 has no {name} of 0 or more")
+            for name in ("latency_s", "time_s")
+            for value in ("", "nan", "-1", "1e300")
+        ),
+        ("client,edge\n0,\n", "line 2 lacks its client or its edge"),
+        ("client,edge\n0\n", "edges.csv:2: has 1 cell"),
+        ("client,time_s,edge\n0,0,a\n0,1,5,b\n", "edges.csv:3: has 4 cells"),
+        ("client,edge,edge\n0,a,b\n", "edges.csv:1: has the column 'edge' twice"),
+    ],
+)
+def test_wrong_rows_of_members_are_refused(rows: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text(rows)
     members = {"name": "file", "path": str(tmp_path / "edges.csv")}
     scenario = hierarchy(1, members=members, network=FREE)
     del scenario["server"]["edges"]["count"]
-    with pytest.raises(UserError, match="line 3 has no latency_s of 0 or more"):
+    with pytest.raises(UserError, match=message):
         fedsim.run(scenario, tmp_path / "run")
 
 

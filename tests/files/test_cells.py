@@ -16,6 +16,7 @@ from fedsim.files.cells import (
     NAT,
     RATES,
     Bounds,
+    Form,
     instants,
     localize,
     numbers,
@@ -152,11 +153,22 @@ def test_far_and_skipped_local_times() -> None:
 
 
 def test_numbers_and_their_units() -> None:
-    text = pa.array(["1.5", " 2", "1e3", "", "-", "nan", "5%", "0 days 00:00:01.5", None])
-    expected = [3, 4, 2000, np.nan, np.nan, np.nan, 0.05, 1.5, np.nan]
-    values, bad = numbers(text, 2.0)
-    np.testing.assert_array_equal(values, expected)
-    assert not bad.any()
+    forms: list[tuple[Form, str, float]] = [
+        ("", "0", 0),
+        ("share", "5%", 0.05),
+        ("duration", "0 days 00:00:01.5", 1.5),
+    ]
+    for form, own, value in forms:
+        text = pa.array(["1.5", " 2", "1e3", "", "-", "nan", own, None])
+        values, bad = numbers(text, 2.0, form)
+        np.testing.assert_array_equal(values, [3, 4, 2000, *[np.nan] * 3, value, np.nan])
+        assert not bad.any()
+        # A percentage or a span is no number of anything else.
+        others = [other for kind, other, _ in forms if kind not in ("", form)]
+        assert numbers(pa.array(["1", *others]), 2.0, form)[1].tolist() == [
+            False,
+            *[True] * len(others),
+        ]
     assert numbers(pa.array(["1_0", "fast", "0x10", "1,5", "1"]))[1].tolist() == [True] * 4 + [
         False
     ]

@@ -79,6 +79,7 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
         ({"name": "file", "path": "absent.gml"}, "no such file"),
         ({"name": "file", "path": "net.graphml"}, "cannot be read"),
         ({"name": "file", "path": "twice.graphml"}, "one <edge> has the key 'k' twice"),
+        ({"name": "file", "path": "nodes.graphml"}, "one <graph> has the key 'a' twice"),
         ({"name": "file", "path": "net.gml"}, "two nodes are labeled 1"),
         ({"name": "file", "path": "net.json"}, "is not a known extension"),
         ({"name": "file", "path": "net.txt"}, "has 0 server nodes"),
@@ -92,6 +93,11 @@ def test_graphs_that_cannot_be_made(spec: dict[str, Any], message: str, tmp_path
             '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="k" for="edge" attr.name="capacity_bps"'
             ' attr.type="double"/><graph edgedefault="undirected"><node id="a"/><node id="b"/><edge source="a" target='
             '"b"><data key="k">1</data><data key="k">2</data></edge></graph></graphml>',
+        ),
+        (
+            "nodes.graphml",
+            '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><graph edgedefault="undirected"><node id="a"/>'
+            '<node id="a"/></graph></graphml>',
         ),
         ("net.gml", 'graph [ node [ id 1 label "1" ] node [ id 2 label 1 ] ]'),
         ("net.json", "{}"),

@@ -263,7 +263,7 @@ class Records:
 
     def instants_us(self, lists: Sequence[Sequence[Any]], name: str) -> tuple[Ints, Ints]:
         """The record of each of some seconds, of which every record has a list, and the seconds as microseconds."""
-        lists = [each if hasattr(each, "__len__") else [each] for each in lists]
+        lists = [each if isinstance(each, list | tuple | np.ndarray) else [each] for each in lists]
         row = np.repeat(np.arange(len(lists)), [*map(len, lists)])
         values = [*chain.from_iterable(lists)]
         seconds = numbers_of(values, name, lambda at: self.where(int(row[at])), TIME_S, "s")

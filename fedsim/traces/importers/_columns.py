@@ -6,32 +6,34 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, SHARE, Bounds
+from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, SHARE, Bounds, Form
 from fedsim.files.frames import Frame, TableFile, role_name
 
 TEXTS = ("model", "kind", "group")
 
 
 class _Number(NamedTuple):
-    """A column of numbers: its table and what it is there, the valid values, and the option that gives their unit."""
+    """A column of numbers: its table and what it is there, the valid values, the option that gives their unit, and how
+    they may be written."""
 
     table: str
     column: str
     bounds: Bounds
     option: str | None = None
+    form: Form = ""
 
 
 NUMBERS: Mapping[str, _Number] = {
-    "sample_time": _Number("compute", "sample_s", NOT_NEGATIVE, "compute_unit"),
-    "step_time": _Number("compute", "step_fixed_s", NOT_NEGATIVE, "compute_unit"),
-    "relative_speed": _Number("compute", "relative_speed", POSITIVE),
+    "sample_time": _Number("compute", "sample_s", NOT_NEGATIVE, "compute_unit", "duration"),
+    "step_time": _Number("compute", "step_fixed_s", NOT_NEGATIVE, "compute_unit", "duration"),
+    "relative_speed": _Number("compute", "relative_speed", POSITIVE, form="share"),
     "score": _Number("compute", "score", POSITIVE),
     "ram_bytes": _Number("compute", "ram_bytes", POSITIVE),
     "down": _Number("network", "down", POSITIVE, "rate_unit"),
     "up": _Number("network", "up", POSITIVE, "rate_unit"),
     "bandwidth": _Number("network", "both", POSITIVE, "rate_unit"),
-    "rtt": _Number("network", "rtt_s", NOT_NEGATIVE, "latency_unit"),
-    "loss": _Number("network", "loss", SHARE, "loss_unit"),
+    "rtt": _Number("network", "rtt_s", NOT_NEGATIVE, "latency_unit", "duration"),
+    "loss": _Number("network", "loss", SHARE, "loss_unit", "share"),
 }
 _ROWS = ("device", "access_point", "start", "end", "duration", "time")
 COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")

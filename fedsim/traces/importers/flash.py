@@ -22,7 +22,6 @@ from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_i
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
     Records,
-    microseconds,
     observed_tables,
     records_by_field,
 )
@@ -198,13 +197,12 @@ def _timer_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
     ready = [pairs if use else [] for pairs, use in zip(every, valid, strict=True)]
     counts["invalid_devices"] = int(np.count_nonzero(~valid))
     counts["intervals_of_invalid_devices"] = sum(map(len, every)) - sum(map(len, ready))
-    ends = ([[pair[end] for pair in pairs] for pairs in ready] for end in (0, 1))
-    device, start_us = file.instants_us(next(ends), "a start")
-    _, end_us = file.instants_us(next(ends), "an end")
-    bounds = (file.field(name) for name in ("trace_start", "trace_end"))
-    low, high = microseconds(np.where(valid, np.array([*bounds], np.float64), 0))
-    window = low, high
-    return observed_tables(file.ids, device, start_us, end_us, window, counts, valid=valid)[0]
+    device, start_us = file.instants_us([[a for a, _ in pairs] for pairs in ready], "a start")
+    _, end_us = file.instants_us([[b for _, b in pairs] for pairs in ready], "an end")
+    edges = ("trace_start", "trace_end")
+    given = (np.where(valid, np.array(file.field(name), object), 0) for name in edges)
+    low, high = (file.instants_us(each[:, None].tolist(), " or ".join(edges))[1] for each in given)
+    return observed_tables(file.ids, device, start_us, end_us, (low, high), counts, valid=valid)[0]
 
 
 def _speeds(file: Records, ids: Sequence[str], counts: dict[str, int]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ _BPS_PER_PACKET = PACKET_BITS / 0.001
 _TIMES = Bounds(0, 100 * 366 * 1000 * DAY_S, words="from 0 to a hundred years")
 _BITRATES = {"down": "DL_bitrate", "up": "UL_bitrate"}
 REQUIRED = ("Timestamp", "NetworkMode", "State", *_BITRATES.values())
+_PINGS = {"PINGAVG": ("rtt_s", 1000.0), "PINGLOSS": ("loss", 100.0)}
 _PLAYERS = ("Amazon_Prime", "Netflix")
 _RADIO: Mapping[str, str] = {
     **dict.fromkeys(("umts", "hspa", "hspa+", "hsdpa", "hsupa"), "3g"),
@@ -212,7 +213,7 @@ class Ucc5g(LinkImporter):
         """The two directions of one file."""
         file = TableFile(source)
         numbers = [*_BITRATES.values()]
-        numbers += [column for column in ("PINGAVG", "PINGLOSS") if column in file.names]
+        numbers += [column for column in _PINGS if column in file.names]
         used = {column: column for column in (*REQUIRED, *numbers)}
         frame = Frame([file], used).load(used, ["NetworkMode", "State"])
         if not len(frame):
@@ -223,7 +224,8 @@ class Ucc5g(LinkImporter):
         mode, modes = frame.text("NetworkMode", lower=True)
         radios = np.array([*(_RADIO.get(word) for word in modes), None], dtype=object)
         idle = ~np.array([*("D" in word for word in states), False])[state]
-        rows = pd.DataFrame({column: frame.number(column, 1.0, AMOUNT) for column in numbers})
+        bounds = dict.fromkeys(numbers, AMOUNT) | {"PINGLOSS": Bounds(0, 100)}
+        rows = pd.DataFrame({each: frame.number(each, 1.0, bounds[each]) for each in numbers})
         rates = rows[numbers[:2]]
         notes.counts["rows"] += len(rows)
         notes.counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
@@ -238,10 +240,9 @@ class Ucc5g(LinkImporter):
         notes.counts["seconds_without_row"] += int(length_us.sum() // US_PER_S) - len(seconds)
         first = pd.Series(mode).groupby(time_us).first().to_numpy()
         other: dict[str, Any] = {"radio": radios[first]}
-        if "PINGAVG" in numbers:
-            other["rtt_s"] = seconds["PINGAVG"].to_numpy() / 1000.0
-        if "PINGLOSS" in numbers:
-            other["loss"] = np.minimum(seconds["PINGLOSS"].to_numpy() / 100, 1)
+        for column in numbers[2:]:
+            name_of, unit = _PINGS[column]
+            other[name_of] = seconds[column].to_numpy() / unit
         ways = []
         for way, column in _BITRATES.items():
             if seconds[column].isna().all():

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, cut
 from fedsim.files.cells import POSITIVE, Bounds
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
@@ -93,7 +93,7 @@ def _raw(source: SourceFile, content: Any, counts: dict[str, int]) -> pd.DataFra
             raise source.error(f"record {place} has no text 'Model'", "correct or remove it")
     table = pd.DataFrame(content).reindex(columns=["Model", "AI_Score", "RAM"])
     # In "76206 1,6", the text after the first number is a remnant of the web page.
-    first = table["AI_Score"].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
+    first = table["AI_Score"].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)(?:\s|$)", expand=False)
     table["AI_Score"] = first.astype(float)
     memory = table["RAM"].astype(object).fillna("").astype(str).str.strip()
     parts = memory.str.extract(r"^(\d+(?:[.,]\d+)?) ?([MGT]B|)$")
@@ -122,6 +122,9 @@ def _plain(source: SourceFile, content: Mapping[str, Any]) -> pd.DataFrame:
 def _speeds(file: Records) -> dict[str, Any]:
     table = pd.DataFrame(list(file.by_id.values())).reindex(columns=["cpu_f", "ram"])
     optional = table.apply(pd.to_numeric, errors="coerce")
+    for row, name in np.argwhere((optional.isna() & table.notna()).to_numpy())[:1].tolist():
+        message = f"'{table.columns[name]}' is {cut(repr(table.iloc[row, name]))}, not a number"
+        raise UserError(message, where=file.where(row))
     devices = {"device_id": file.ids, "kind": "phone", "model": file.texts("device")}
     sample_s = file.numbers("speed", "ms per inference", POSITIVE) / 1000.0
     work = {"task": "*", "phase": "inference", "step_fixed_s": 0.0, "sample_s": sample_s}

@@ -90,4 +90,9 @@ def _matrix(source: SourceFile) -> Floats:
     if len(frame) < 2 or len(frame) != len(columns):
         hint = "an RTT matrix has n lines of n numbers, for at least two nodes"
         raise source.error(f"has {len(frame)} lines of {len(columns)} numbers", hint)
-    return np.column_stack(columns)
+    matrix = np.column_stack(columns)
+    first = matrix[0, 1:]
+    if len(first) > 2 and (np.diff(first) == 1).all() and (first == matrix[1:, 0]).all():
+        hint = "remove them: the cells are those of the matrix alone"
+        raise source.error("numbers its nodes in the first line and in the first column", hint)
+    return matrix

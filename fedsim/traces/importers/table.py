@@ -49,9 +49,10 @@ from fedsim.traces.importers._times import OPEN_AFTER_US, OPEN_BEFORE_US, Calend
 from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
-from fedsim.units import DAY_US, DURATION_UNITS, Duration
+from fedsim.units import DAY_US, DURATION_UNITS, LONGEST_S, Duration
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
+_LASTS = Bounds(0, LONGEST_S, words="from 0 to a hundred years")
 _PER_SECOND = "1/s"
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time_unit": cells.TIME_UNITS,
@@ -421,8 +422,10 @@ class _Log:
         factor = DURATION_UNITS[params.duration_unit or "s"]
         if "duration" in frame:
             said = f"{params.duration_unit or 'a unit'}, or as 1-02:00:00 or 01:30:00"
-            length = frame.number("duration", factor, unit=said, also=self._without_duration) * 1e6
-            span_us = np.where(np.isnan(length), NAT, length).astype(np.int64)
+            length = frame.number(
+                "duration", factor, _LASTS, said, self._without_duration, "duration"
+            )
+            span_us = np.where(np.isnan(length), NAT, length * 1e6).astype(np.int64)
         start, end = times.read(frame, self.edges, self.device, span_us)
         if self.edges == ["end"]:
             frame.refuse((start == NAT) & (end != NAT), "has an end without a duration")
@@ -916,7 +919,7 @@ class _Log:
             hint = f"{alone} needs {needs}; or leave it out: {self._mapping('other', alone)}"
             raise self.frame.error(f"has none of the columns {', '.join(needed)}", hint)
         result, self.frame.chosen = {}, self.measuring
-        for name, (own, column, bounds, option) in NUMBERS.items():
+        for name, (own, column, bounds, option, form) in NUMBERS.items():
             if own != table or name not in self.frame:
                 continue
             unit = getattr(self.params, option) if option else ""
@@ -925,7 +928,8 @@ class _Log:
             # A step that takes no time is refused; so is one that takes forever.
             scaled = Bounds(bounds.low * factor, high, bounds.open_low or unit == _PER_SECOND)
             said = unit if name != "loss" else "a share, or -s loss_unit=percent"
-            values = pd.Series(self.frame.number(name, factor, scaled, said))
+            form = "" if unit == _PER_SECOND else form
+            values = pd.Series(self.frame.number(name, factor, scaled, said, form=form))
             if unit == _PER_SECOND:
                 values = 1 / values.where(self.measuring)
             by_device = values.where(self.measuring).groupby(self.device)
@@ -952,7 +956,9 @@ class _Log:
         """The table ``compute``, if it has a row."""
         frame = self.frame
         measured = self._measured("compute", "sample_time", "step_time", "relative_speed", "score")
-        steps = [frame.number(name) for name in ("sample_time", "step_time") if name in frame]
+        steps = [
+            frame.number(n, form="duration") for n in ("sample_time", "step_time") if n in frame
+        ]
         if steps:
             zero = ~np.isnan(steps).all(axis=0) & (np.nansum(steps, axis=0) == 0)
             fix = "correct it, or leave it empty if it is unknown"
