@@ -193,6 +193,9 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
         if "latency_s" not in columns and sum(map(len, found.values())) < len(rows):
             raise ValueError(f"a {key} has two rows for the same time")
         names = list(map(str, range(devices.task.clients)))
+        if key == "device_id" and "device" not in devices.names:
+            key = "client"
+            raise ValueError("without a trace, devices have no device_id")
         if key == "device_id":
             names = devices.names["device"].to_pylist()
         elif len(found) > len(names):

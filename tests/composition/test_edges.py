@@ -471,6 +471,15 @@ def test_wrong_rows_of_members_are_refused(rows: str, message: str, tmp_path: Pa
         fedsim.run(scenario, tmp_path / "run")
 
 
+def test_members_by_device_need_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("device_id,edge\n0,a\n")
+    members = {"name": "file", "path": str(tmp_path / "edges.csv")}
+    scenario = hierarchy(1, members=members, network=FREE)
+    del scenario["server"]["edges"]["count"]
+    with pytest.raises(UserError, match=r"without a trace.*\n.*the columns client and edge"):
+        fedsim.run(scenario, tmp_path / "run")
+
+
 def test_a_pipe_of_members_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "edges.csv")
     members = {"name": "file", "path": str(tmp_path / "edges.csv")}

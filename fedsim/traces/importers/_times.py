@@ -77,6 +77,11 @@ class Times:
             form = form or _SYSLOG
         columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year, names) for name in names]
         frame.require_times(names[0], columns)
+        dated = {column.dated: n for n, column in enumerate(columns) if (column.us != NAT).any()}
+        if len(dated) > 1:
+            message = f"{names[dated[True]]} has dates, {names[dated[False]]} has times without one"
+            hint = f"if these are durations, give -s columns='{{duration: {names[dated[False]]}}}'"
+            raise frame.error(message, hint)
         self.dated = any(column.dated for column in columns)
         if self.dated and (fit := cells.fitting_unit(columns[0].us, unit)) is not None:
             known = columns[0].us[columns[0].us != NAT]

@@ -351,3 +351,17 @@ def test_many_keys_take_little_memory_and_different_spellings_are_one(tmp_path: 
     assert intervals(bundle)["a"] == [(1_000_000, 5_000_000), (9_000_000, 3_999_000_000)]
     message = refused("table", log, time_unit="s")
     assert "k10: 0; k11: 1; and 3,989 other states)" in message
+
+
+def test_durations_beside_dates_are_no_times_from_1970_on(tmp_path: Path) -> None:
+    columns = {
+        "device": ["a", "b"],
+        "start": [datetime(2024, 5, 1, 8), datetime(2024, 5, 1, 9)],
+        "end": [timedelta(hours=1), timedelta(hours=2)],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    message = refused("table", tmp_path / "a.parquet", time_zone="UTC")
+    assert "start has dates, end has times without one" in message
+    given = {"time_zone": "UTC", "columns": {"duration": "end"}}
+    bundle = import_("table", tmp_path / "a.parquet", **given)
+    assert intervals(bundle)["b"] == [(9 * 3600 * US, 11 * 3600 * US)]
