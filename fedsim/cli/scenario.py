@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import islice, takewhile
 from pathlib import Path
@@ -157,7 +158,8 @@ def list_(folder: Path | None, as_json: bool, shows_all: bool) -> None:
     if folder is None:
         files = bundled.scenarios()
     elif folder.is_dir():
-        files = {str(path): path for path in sorted(folder.rglob("*.y*ml"))}
+        inside = (Path(root, name) for root, _, names in os.walk(folder) for name in sorted(names))
+        files = {str(path): path for path in inside if path.match("*.y*ml") and path.is_file()}
     else:
         is_part = any(folder.name in CATALOG.parts(kind) for kind in CATALOG.kinds)
         hint = (

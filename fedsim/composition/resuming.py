@@ -144,18 +144,21 @@ def _in_moved_project(folder: RunFolder, info: Mapping[str, Any], path: str) -> 
 
 def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
     """Refuse a scenario that was edited after the run began; name the keys if the original is still there."""
+    original = folder.original_scenario
+    is_kept = original.exists()
     if not folder.scenario.exists():
+        restored = f"cp {original} {folder.scenario}" if is_kept else "from a copy"
         raise UserError(
             "cannot be read: No such file or directory",
             where=str(folder.scenario),
-            hint=f"restore it: cp {folder.original_scenario} {folder.scenario}",
+            hint=f"restore it: {restored}",
         )
     try:
         folder.require_unchanged(info, folder.scenario)
     except UserError:
         changes = []
         with contextlib.suppress(UserError):
-            before, now = map(_content, (folder.original_scenario, folder.scenario))
+            before, now = map(_content, (original, folder.scenario))
             changes = [
                 f"{key} was {text(old)} and is {text(new)}"
                 for key, old, new in differences(before, now)
@@ -163,7 +166,7 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
         raise UserError(
             f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
             where=str(folder.scenario),
-            hint=f"undo the change (the original is {folder.original_scenario}), or begin a new run; "
+            hint=f"undo the change{f' (the original is {original})' if is_kept else ''}, or begin a new run; "
             "'fedsim resume -s' changes the settings that may differ",
         ) from None
 

@@ -24,6 +24,8 @@ from fedsim.files.records import Record
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
+    BOARD,
+    RUN,
     SWEEP,
     SWEEP_SCENARIO,
     SweepEntry,
@@ -113,9 +115,10 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
         # Hidden files are the lock, and temporary files of a killed process.
         items = {item.name for item in path.iterdir() if item.name[0] != "."}
         others = items.difference(record.beside)
-        # The user may have removed a damaged record, whose runs are intact.
+        # The user may have removed a damaged record, whose runs are intact; files alone are the user's.
         are_runs = all(RunFolder(path / name).info.exists() for name in others)
-        taken = bool(items) and (others == items or not are_runs)
+        has_runs = record is BOARD or bool(others) or any(path.glob(f"runs/*/{RUN.file}"))
+        taken = bool(items) and (others == items or not are_runs or not has_runs)
     if taken:
         raise UserError(
             f"exists and contains other files, but no {record.file}",

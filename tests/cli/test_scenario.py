@@ -1,6 +1,7 @@
 """``fedsim scenario`` on the command line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,7 @@ def test_show_writes_a_scenario_that_shows_itself(scenario: Path, tmp_path: Path
 def test_list_names_files_by_their_first_comment_and_all_parts(scenario: Path) -> None:
     out = invoke("scenario", "list", scenario.parent).output
     assert "two.yaml  Two points and a parabola\n" in out
+    os.mkfifo(scenario.parent / "pipe.yaml")
     data = json.loads(invoke("scenario", "list", scenario.parent, "--json").output)
     assert data["scenarios"] == {str(scenario): "Two points and a parabola"}
     assert {"uniform", "scripted"} <= set(data["parts"]["selection"])

@@ -146,9 +146,11 @@ def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
 
 def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("")
-    with pytest.raises(UserError, match=r"contains other files, but no sweep\.json"):
-        fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
+    for name in ("thesis.tex", "scenario.yaml"):
+        (tmp_path / "other" / name).write_text("mine")
+        with pytest.raises(UserError, match=r"contains other files, but no sweep\.json"):
+            fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
+        (tmp_path / "other" / name).unlink()
     (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
     record(tmp_path / "sweep")
     (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
