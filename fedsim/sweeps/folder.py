@@ -25,7 +25,6 @@ from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
     BOARD,
-    RUN,
     SWEEP,
     SWEEP_SCENARIO,
     SweepEntry,
@@ -117,8 +116,8 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
         others = items.difference(record.beside)
         # The user may have removed a damaged record, whose runs are intact; files alone are the user's.
         are_runs = all(RunFolder(path / name).info.exists() for name in others)
-        has_runs = record is BOARD or bool(others) or any(path.glob(f"runs/*/{RUN.file}"))
-        taken = bool(items) and (others == items or not are_runs or not has_runs)
+        has_folders = record is BOARD or any((path / name).is_dir() for name in items)
+        taken = bool(items) and (others == items or not are_runs or not has_folders)
     if taken:
         raise UserError(
             f"exists and contains other files, but no {record.file}",
