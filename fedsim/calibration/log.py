@@ -270,14 +270,12 @@ def _complete(
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
-    message, fix = (
-        "outcome is {}, but it has no end",
-        "the end is the arrival of the update; if it never",
-    )
+    arrival = "the end is the arrival of the update; if it never arrived,"
     never = log["outcome"].notna() & delivered & ends.isna()
-    check(never, message, f"{fix} arrived, the outcome is dropped", log["outcome"])
+    message = "outcome is {}, but it has no end"
+    check(never, message, f"{arrival} the outcome is dropped", log["outcome"])
     both = log["outcome"].isin(_UNDELIVERED[:2]) & log["end_s"].notna()
-    check(both, "outcome is {}, but it has an end", f"{fix} arrived, it is empty", log["outcome"])
+    check(both, "outcome is {}, but it has an end", f"{arrival} it is empty", log["outcome"])
     spans_s = {name: log[end] - log[begin] for name, (begin, end) in WORK.items()}
     computed_s, has_steps = spans_s["compute_s"].fillna(log["compute_s"]), log["steps"] != 0
     message = "steps is 0, but the client computed for {:g} s"

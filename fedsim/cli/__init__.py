@@ -105,9 +105,8 @@ class Commands(Suggesting):
             formatter.write_dl(list(COMMANDS.items()))
 
     def _main_shell_completion(self, *names: Any) -> None:
-        with contextlib.suppress(
-            LookupError, ValueError
-        ):  # Without what a shell says in variables.
+        # A shell says in variables what is to be completed.
+        with contextlib.suppress(LookupError, ValueError):
             super()._main_shell_completion(*names)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -348,9 +347,8 @@ def command_line() -> int:
     """Run the command line of this process; returns its exit code."""
     # The processes it starts import no file of the working folder, as this one does not.
     os.environ["PYTHONSAFEPATH"] = "1"
-    os.environ.pop(
-        "SOURCE_DATE_EPOCH", None
-    )  # Files have no dates, and NumPy fails if it is no number.
+    # Files have no dates, and NumPy fails if it is no number.
+    os.environ.pop("SOURCE_DATE_EPOCH", None)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         # Closed by a service manager or by pythonw: nothing can be read or shown, and no other file may get its number.
         if getattr(sys, name) is None:

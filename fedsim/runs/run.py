@@ -326,10 +326,9 @@ class Run:
         is_streamed = (
             table in (*STREAMED, *STREAMED_OF_EDGES) and self.status is not Status.COMPLETE
         )
-        if stream.exists() and (self._is_streaming or not path.exists()):
+        is_missing = not path.exists() and (is_streamed or stream.exists())
+        if is_missing or (self._is_streaming and stream.exists()):
             path = stream
-        elif is_streamed and not path.exists():
-            path = stream  # An error names it.
         if table.name in self._written:
             data = self._written.pop(table.name)
         elif path.exists():
