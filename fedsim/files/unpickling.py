@@ -7,7 +7,6 @@ numbers, text, lists, dictionaries, NumPy scalars and NumPy arrays. Every other 
 from __future__ import annotations
 
 import io
-import math
 import pickle
 from typing import Any
 
@@ -20,8 +19,7 @@ _ALLOWED = {
     # Protocol 2 writes bytes as text; the numbers inside NumPy objects arrive this way.
     ("_codecs", "encode"),
 }
-
-
+_CONTAINERS = {dict, list, tuple}
 _MOST_SHARED = 1_000_000
 """Values beyond the bytes of the file, each of which is at most one value if no list is in several others."""
 
@@ -47,8 +45,7 @@ def load_plain(data: bytes, *, encoding: str = "ASCII") -> Any:
     """
     try:
         content = _Unpickler(io.BytesIO(data), encoding=encoding).load()
-        if _values(content, {}) > len(data) + _MOST_SHARED:
-            raise RefusedPickle("lists that are many times the same one")
+        _require_few(content, len(data) + _MOST_SHARED)
         return content
     except RefusedPickle:
         raise
@@ -57,18 +54,17 @@ def load_plain(data: bytes, *, encoding: str = "ASCII") -> Any:
         raise DamagedPickle(str(error) or type(error).__name__) from error
 
 
-def _values(container: Any, counted: dict[int, float]) -> float:
-    """The values in a container, one that is in several others counted in each; infinite if it is in itself."""
-    if id(container) not in counted:
-        counted[id(container)] = math.inf
-        parts = container.values() if isinstance(container, dict) else container
-        if not isinstance(container, dict | list | tuple):
-            parts = ()
-        inner = sum(
-            _values(each, counted) for each in parts if isinstance(each, dict | list | tuple)
-        )
-        counted[id(container)] = len(parts) + inner
-    return counted[id(container)]
+def _require_few(content: Any, most: int) -> None:
+    """Refuse more values than ``most`` in containers, one that is in several others counted in each."""
+    level = [[content]]
+    while level:
+        most -= sum(map(len, level))
+        if most < 0:
+            raise RefusedPickle("lists that are many times the same one")
+        parts = (each.values() if isinstance(each, dict) else each for each in level)
+        # Most lists have numbers alone, which need not be looked at one by one.
+        nested = (part for part in parts if not _CONTAINERS.isdisjoint(map(type, part)))
+        level = [each for part in nested for each in part if type(each) in _CONTAINERS]
 
 
 class _Unpickler(pickle.Unpickler):
