@@ -160,19 +160,42 @@ def further_checks() -> Iterator[None]:
         raise
 
 
+Kinds = type[BaseException] | tuple[type[BaseException], ...]
+_BARE = (ArithmeticError, AttributeError, LookupError, TypeError)
+"""Errors whose text says little without their kind."""
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what an error of a library or of the operating system says."""
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_context=False)[0]
+        entry = ".".join(map(str, first["loc"]))
+        return f"the entry '{entry}': {first['msg']}" if entry else f"its entries: {first['msg']}"
+    if "set_int_max_str_digits" in str(error):  # Its text advises to change that.
+        return "it has a number with more than 4,300 digits"
+    text = getattr(error, "strerror", None) or str(error).strip()
+    kind = f"{type(error).__name__}: " if isinstance(error, _BARE) else ""
+    return kind + text.partition("\n")[0] if text else type(error).__name__
+
+
 @contextmanager
-def writing(
-    path: object, what: str = "cannot be written", hint: str | None = None
+def refused(
+    what: str, where: object = None, hint: str | None = None, kinds: Kinds = OSError
 ) -> Iterator[None]:
-    """Turn an error of the operating system inside into one that names ``path``.
+    """Turn errors of these ``kinds`` inside into one that says ``what`` cannot be done, and the :func:`reason`.
 
     Raises:
-        UserError: the system refused an operation.
+        UserError: there was an error.
     """
     try:
         yield
-    except OSError as error:
-        raise UserError(f"{what}: {error.strerror}", where=str(path), hint=hint) from error
+    except (UserError, KeyboardInterrupt):
+        raise
+    except kinds as error:
+        place = None if where is None else str(where)
+        raise UserError(f"{what}: {reason(error)}", where=place, hint=hint) from error
 
 
 def without_numbers(message: str) -> str:

@@ -14,9 +14,9 @@ from fedsim.errors import (
     nearest,
     nearest_or_all,
     raise_all,
+    refused,
     strings,
     without_numbers,
-    writing,
 )
 
 
@@ -62,9 +62,28 @@ def test_only_errors_of_the_user_have_a_note_about_further_checks() -> None:
 
 
 def test_an_error_of_the_system_names_the_path(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as caught, writing(tmp_path, hint="name a file"):
+    with pytest.raises(UserError) as caught, refused("cannot be written", tmp_path, "name a file"):
         tmp_path.write_text("")
     assert str(caught.value) == f"{tmp_path}: cannot be written: Is a directory\n  name a file"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileNotFoundError(2, "No such file", "a"), "No such file"),
+        (ValueError(" two \nlines"), "two"),
+        (KeyError("a"), "KeyError: 'a'"),
+        (EOFError(), "EOFError"),
+        (
+            ValueError("see sys.set_int_max_str_digits()"),
+            "it has a number with more than 4,300 digits",
+        ),
+    ],
+)
+def test_what_an_error_says_in_one_line(error: Exception, said: str) -> None:
+    with pytest.raises(UserError) as caught, refused("fails", kinds=Exception):
+        raise error
+    assert str(caught.value) == f"fails: {said}"
 
 
 def test_numbers_are_masked() -> None:

@@ -23,7 +23,7 @@ from fedsim.analysis.figures.lines import (
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import refuse_folder, rendered, write_page
 from fedsim.analysis.palette import LOOKS
-from fedsim.errors import UserError, writing
+from fedsim.errors import UserError, refused
 from fedsim.traces.inspection import WEEKDAYS, sections
 from fedsim.traces.statistics import BundleStatistics, Spread
 from fedsim.vocabulary.formatting import (
@@ -60,7 +60,7 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     if path.suffix.lower() == ".html":
         write_page(path, _page(all_statistics, panels))
         return
-    with writing(path), drawing():
+    with refused("cannot be written", path), drawing():
         save_picture(_picture(all_statistics, panels), path, dpi=130)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedsim.analysis.perfetto import write_perfetto
-from fedsim.errors import UserError, writing
+from fedsim.errors import UserError, refused
 from fedsim.files.durable import replacing, replacing_folder
 from fedsim.runs import Run
 from fedsim.runs.tables import csv_text
@@ -35,7 +35,7 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
         )
     # Whole or not at all.
     aside = replacing if name == "perfetto" else replacing_folder
-    with writing(target):
+    with refused("cannot be written", target):
         target.parent.mkdir(parents=True, exist_ok=True)
         with aside(target) as temporary:
             write(run, temporary)

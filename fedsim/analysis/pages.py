@@ -13,7 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from fedsim.analysis.palette import LOOKS
-from fedsim.errors import UserError, printable, writing
+from fedsim.errors import UserError, printable, refused
 from fedsim.files.durable import write_text
 from fedsim.vocabulary.formatting import format_value
 
@@ -38,7 +38,7 @@ def write_page(path: Path, page: str) -> None:
             hint=f"write {path.with_suffix('.html')}"
             + ("; a browser prints it as a PDF" if path.suffix.lower() == ".pdf" else ""),
         )
-    with writing(path, "cannot write the page", "choose another path with -o"):
+    with refused("cannot write the page", path, "choose another path with -o"):
         require_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)

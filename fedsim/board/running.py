@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from fedsim.analysis.comparison.facts import RunFacts, read_facts
 from fedsim.analysis.comparison.targets import Target, reaching
@@ -25,8 +24,8 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.board.suite import Cell, Entry, Question, Suite
 from fedsim.errors import UserError
 from fedsim.files.durable import TEMPORARY_PREFIX
-from fedsim.files.room import open_parquet
 from fedsim.runs.records import BOARD
+from fedsim.runs.tables import read_parquet
 from fedsim.sweeps.execution import perform
 from fedsim.sweeps.folder import claimed
 from fedsim.sweeps.local import Shares
@@ -100,10 +99,7 @@ class Rows:
             hint = "move the file away, or choose another folder with -o"
             raise UserError(f"is not listed in {BOARD.file}", where=str(path), hint=hint)
         BOARD.require_intact(self._folder, self._record, ROWS)
-        try:
-            frame: pd.DataFrame = open_parquet(path, path).read().to_pandas(ignore_metadata=True)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise BOARD.damaged(path, f"cannot be read: {error}") from error
+        frame: pd.DataFrame = read_parquet(path, record=BOARD).to_pandas(ignore_metadata=True)
         words = (*_WORDS, *Cell._fields[:3])
         kinds = (
             dict.fromkeys(words, str)

@@ -9,7 +9,7 @@ import click
 
 from fedsim.bundled import template_files, templates
 from fedsim.cli import options
-from fedsim.errors import UserError, writing
+from fedsim.errors import UserError, refused
 from fedsim.vocabulary.formatting import format_names
 
 
@@ -56,7 +56,7 @@ def command(folder: Path, template: str) -> None:
         raise UserError(f"already has {format_names(existing)}", where=str(folder), hint=hint)
     for name, content in files.items():
         path = folder / name
-        with writing(path):
+        with refused("cannot be written", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
     click.echo(f"wrote {', '.join(files)} to {folder}")

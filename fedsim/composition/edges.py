@@ -22,7 +22,7 @@ from fedsim.devices.battery import Power
 from fedsim.devices.compute.known import Values
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.population import Population
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, raise_all, refused
 from fedsim.files.checksums import require_regular
 from fedsim.files.delimited import checked_rows
 from fedsim.methods.base import Method
@@ -172,7 +172,10 @@ def edge_stays(devices: Devices, section: Edges) -> Stays:
 def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     """Where the clients are, by the scenario's file."""
     path, rows, key = devices.folder / source.path, [], "client"
-    try:
+    hint = "write a CSV file with the columns client (or device_id) and edge, and a row for each"
+    with refused(
+        f"{path} cannot be used", f"{_WHERE}.members.path", hint, (OSError, ValueError, KeyError)
+    ):
         require_regular(path)
         with open(path, encoding="utf-8-sig", newline="") as file:
             lines = checked_rows(file, str(path), skip_initial_space=True)
@@ -202,12 +205,6 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
             raise ValueError(f"it has {len(found)} clients, the scenario has {len(names)}")
         if missing := [name for name in names if 0 not in found.get(name, ())]:
             raise ValueError(f"it does not say where {key} {missing[0]} is at time 0")
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(
-            f"{path} cannot be used: {error}",
-            where=f"{_WHERE}.members.path",
-            hint=f"write a CSV file with the columns {key} and edge, and a row for each",
-        ) from error
     edges = {edge for stays in found.values() for edge in stays.values()}
     by = int if all(edge.isdecimal() for edge in edges) else str
     number = {edge: i for i, edge in enumerate(sorted(edges, key=by))}

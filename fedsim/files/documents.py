@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fedsim.errors import reason
 from fedsim.files.delimited import repeated
 
 
@@ -31,13 +32,9 @@ def parsed(text: str | bytes) -> Any:
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
     except ValueError as error:
-        raise without_advice(error) from None
-
-
-def without_advice(error: Exception) -> Exception:
-    """An error of a parser; for a number with too many digits for Python, one that does not advise to change that."""
-    too_long = "set_int_max_str_digits" in str(error)
-    return ValueError("it has a number with more than 4,300 digits") if too_long else error
+        raise (
+            error if isinstance(error, json.JSONDecodeError) else ValueError(reason(error))
+        ) from None
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,14 +10,14 @@ import contextlib
 import errno
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
 
-from fedsim.errors import Unreadable, UserError, printable
+from fedsim.errors import MORE_THREADS, Unreadable, UserError, printable, reason
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.files.documents import json_text, parsed
 from fedsim.files.durable import replacing, write_text
@@ -126,13 +126,8 @@ class Record:
             _adapter(self.entries).validate_python(document)
         except FileNotFoundError:
             raise
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            entry = ".".join(map(str, first["loc"]))
-            what = f"the entry '{entry}'" if entry else "its entries"
-            raise self.damaged(path, f"{what}: {first['msg']}") from None
         except (OSError, ValueError) as error:
-            raise self.unreadable(path, error) from error
+            raise self._unreadable(path, error) from error
         # Without escapes, no text in it can have invisible characters. Thousands of runs are read for a comparison.
         is_plain = text.isascii() and "\\" not in text and "\x7f" not in text
         if is_plain:
@@ -142,12 +137,23 @@ class Record:
             content |= printable({name: value}, lines=name in _PROSE)
         return content
 
-    def unreadable(self, path: Path, error: OSError | ValueError) -> UserError:
-        """The error for the record or a file that it lists, from what reading it raised."""
-        text = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    @contextlib.contextmanager
+    def reading(self, path: Path) -> Iterator[None]:
+        """Turn any error inside into that of a file that the record lists and that cannot be read."""
+        try:
+            yield
+        except (UserError, MemoryError):
+            raise
+        except Exception as error:  # Decoders fail on damaged files in many ways.
+            raise self._unreadable(path, error) from error
+
+    def _unreadable(self, path: Path, error: Exception) -> UserError:
+        text = f"cannot be read: {reason(error)}"
+        if os.strerror(errno.EAGAIN) in text:  # Arrow reads in threads.
+            return Unreadable(text, where=str(path), hint=MORE_THREADS)
         if getattr(error, "errno", None) in _NOT_OF_THE_FILE:
-            return Unreadable(f"cannot be read: {text}", where=str(path))
-        return self.damaged(path, f"cannot be read: {text}")
+            return Unreadable(text, where=str(path))
+        return self.damaged(path, text)
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for the record or a file that it lists, with the way to continue without it."""
@@ -162,10 +168,8 @@ class Record:
         expected, path = content.get("files", {}).get(name), folder / name
         if expected is None:
             return
-        try:
+        with self.reading(path):
             intact = file_sha256(path) in expected.split(" ")
-        except OSError as error:
-            raise self.unreadable(path, error) from error
         if not intact:
             raise self.damaged(path, "it has changed since fedsim wrote it")
 

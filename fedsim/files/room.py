@@ -8,7 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import Unreadable, UserError
+from fedsim.errors import Unreadable, refused
 from fedsim.files.delimited import repeated
 from fedsim.units import parse_size_bytes
 
@@ -19,10 +19,8 @@ _PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"}
 
 def most_unpacked(packed_bytes: float) -> float:
     """The bytes to which files of this size may unpack: far more than honest ones do, or those in the environment."""
-    try:
+    with refused(f"the environment variable {_LIMIT}", kinds=ValueError):
         return parse_size_bytes(os.environ.get(_LIMIT) or max(1 << 28, 200 * packed_bytes))
-    except ValueError as error:
-        raise UserError(f"the environment variable {_LIMIT}: {error}") from error
 
 
 def require_room(unpacked_bytes: float, packed_bytes: float, where: object) -> None:

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 from fedsim.files.delimited import repeated
 from fedsim.files.documents import parsed
 from fedsim.files.room import require_room
@@ -264,7 +264,7 @@ class Sources:
                 yield self._file(file, file.relative_to(path).as_posix())
 
     def _file(self, path: Path, name: str) -> SourceFile:
-        try:
+        with refused("cannot be read", path):
             self._packed += path.stat().st_size
             with path.open("rb") as content:
                 if path.is_file() and self._head < 0 and path.suffix.lower() not in CODECS:
@@ -273,8 +273,6 @@ class Sources:
                         name, str(path), path if _utf8(head) == head else _utf8(path.read_bytes())
                     )
                 return self._source(name, str(path), content)
-        except OSError as error:
-            raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
     def _archive(self, path: Path) -> Iterator[SourceFile]:
         hint = "unpack it with another program, and give the files"

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from fedsim.errors import UserError, nearest_or_all
-from fedsim.files.documents import without_advice
+from fedsim.errors import UserError, nearest_or_all, refused
 
 # Read by Flower when it is imported.
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
@@ -146,14 +145,9 @@ def project_config(folder: Path) -> dict[str, Any]:
             where=str(folder),
             hint="give the folder of a Flower app; `fedsim init digits --template flower` writes one",
         )
-    try:
+    hint = "give the folder with the app's pyproject.toml, which has a section [tool.flwr.app]"
+    with refused("not a Flower app", folder, hint, Exception):
         config: dict[str, Any] = get_project_config(folder)
-    except (OSError, ValueError, RecursionError, TypeError, AttributeError) as error:
-        raise UserError(
-            f"not a Flower app: {without_advice(error)}",
-            where=str(folder),
-            hint="give the folder with the app's pyproject.toml, which has a section [tool.flwr.app]",
-        ) from error
     return config
 
 
@@ -165,10 +159,8 @@ def app_config(folder: Path, overrides: str) -> dict[str, Any]:
         # Flower ignores words that are not of the form key=value.
         for word in _OVERRIDE.sub(" ", overrides).split():
             raise UserError(f"'{word}' is not key=value", where="--run-config", hint=hint)
-    try:
+    with refused("not a configuration", "--run-config", hint, Exception):
         given = parse_config_args([overrides]) if overrides else {}
-    except Exception as error:
-        raise UserError(f"{without_advice(error)}", where="--run-config", hint=hint) from error
     for key in given:
         if key not in defaults:
             message = f"the app has no key '{key}'"

@@ -15,9 +15,8 @@ from xml.etree import ElementTree
 
 from pydantic import Field
 
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, raise_all, refused
 from fedsim.files.delimited import repeated
-from fedsim.files.documents import without_advice
 from fedsim.files.sources import Sources
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import Draw, LinkLatency, LinkRate, drawn
@@ -276,12 +275,9 @@ def read_graph(path: Path) -> Any:
         message = f"'{path.suffix}' is not a known extension of a graph file"
         hint = f"use one of {', '.join([*readers, *EDGE_LISTS])}"
         raise UserError(message, where=where, hint=hint)
-    try:
-        graph = readers[extension](path)
     # The readers of networkx raise any error of their parsers, from KeyError to those of expat.
-    except Exception as error:
-        message = f"the graph cannot be read: {type(error).__name__}: {without_advice(error)}"
-        raise UserError(message, where=where) from error
+    with refused("the graph cannot be read", where, kinds=Exception):
+        graph = readers[extension](path)
     if extension == ".graphml":
         _require_one_value_each(path)
     if twice := repeated(map(str, graph)):

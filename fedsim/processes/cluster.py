@@ -8,7 +8,7 @@ import os
 import socket
 from typing import Any
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 
 _ANSWER_S = 5.0
 
@@ -50,7 +50,8 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
     import ray
 
     new = {"include_dashboard": False} if address is None else {}
-    try:
+    hint = "start a cluster with 'ray start --head', or omit the address to use this machine"
+    with refused("cannot connect to Ray", where, hint, (ConnectionError, ValueError, RuntimeError)):
         ray.init(
             address=address if address is not None else "local",
             log_to_driver=False,
@@ -58,12 +59,6 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
             **new,
             **options,
         )
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise UserError(
-            f"cannot connect to Ray: {error}",
-            where=where,
-            hint="start a cluster with 'ray start --head', or omit the address to use this machine",
-        ) from error
     return ray
 
 
@@ -72,11 +67,6 @@ def _require_answer(address: str, where: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         return
-    try:
+    hint = "give the address that 'ray start --head' printed, or omit it to use this machine"
+    with refused(f"no Ray cluster answers at {address}", where, hint):
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
-    except OSError as error:
-        raise UserError(
-            f"no Ray cluster answers at {address}: {error}",
-            where=where,
-            hint="give the address that 'ray start --head' printed, or omit it to use this machine",
-        ) from error

@@ -27,8 +27,7 @@ from fedsim.files.durable import (
     replacing_folder,
 )
 from fedsim.files.records import Record, entries
-from fedsim.runs.records import Amount, Count
-from fedsim.runs.tables import unreadable
+from fedsim.runs.records import RUN, Amount, Count
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +55,7 @@ class _State(TypedDict):
     """JSON text, because what was measured need not be finite."""
 
 
-STATE = Record("state.json", 1, _State)
+STATE = Record("state.json", 1, _State, hint=RUN.hint)
 
 
 class Checkpoints:
@@ -140,8 +139,6 @@ class Checkpoints:
                 _intact(path)
             except UserError as error:
                 problems.append((Path(error.where or path), error.message))
-            except OSError as error:
-                problems.append((Path(error.filename or path), error.strerror or str(error)))
         return problems
 
     def remove(self) -> None:
@@ -152,11 +149,14 @@ class Checkpoints:
 
 
 def _intact(path: Path) -> dict[str, Any]:
-    content = STATE.read(path)
+    with STATE.reading(path / STATE.file):
+        content = STATE.read(path)
     for number, expected in enumerate(content["tensors"]):
         file = path / _TENSORS.format(number)
-        if file_crc32(file) != expected:
-            raise UserError("has changed since fedsim wrote it", where=str(file))
+        with STATE.reading(file):
+            checksum = file_crc32(file)
+        if checksum != expected:
+            raise STATE.damaged(file, "has changed since fedsim wrote it")
     return content
 
 
@@ -211,11 +211,8 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
     """Read a safetensors file."""
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    try:
+    with STATE.reading(path):
         tensors: dict[str, Tensor] = load_file(path, device=device)
-    except (OSError, SafetensorError) as error:
-        raise unreadable(path, error) from error
     return tensors

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import UserError, writing
+from fedsim.errors import UserError, refused
 from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.durable import (
@@ -256,7 +256,7 @@ class RunFolder:
             self.path / own_code.FOLDER: [glob.escape(path.name) for path in self._code(info)],
         }
         what = "cannot remove the files of the earlier run"
-        with writing(self.path, what, "choose another output folder with -o"):
+        with refused(what, self.path, "choose another output folder with -o"):
             Checkpoints(self.checkpoint).remove()
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))

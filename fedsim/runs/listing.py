@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedsim.errors import Unreadable, UserError, writing
+from fedsim.errors import Unreadable, UserError, refused
 from fedsim.runs.folder import RunFolder, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST, answer_of, is_sweep, read_sweep
@@ -68,7 +68,7 @@ class Listed:
 
 def contents(folder: Path) -> list[Path]:
     """The folders of the runs and the sweeps below a folder, sorted; the runs of a sweep belong to the sweep."""
-    with writing(folder, "cannot be read"):
+    with refused("cannot be read", folder):
         searched = itertools.count()
         found = list(_below(folder, searched)) if folder.is_dir() else []
     if next(searched) > _MOST_FOLDERS:

@@ -122,11 +122,9 @@ class Run:
     def scenario_text(self) -> str:
         """``scenario.yaml``: the resolved scenario."""
         path = self.folder.scenario
-        try:
+        with RUN.reading(path):
             self.folder.require_unchanged(self.info, path)
             return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RUN.unreadable(path, error) from error
 
     @functools.cached_property
     def scenario(self) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,11 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fedsim.errors import MORE_THREADS, Unreadable, UserError, printable
+from fedsim.errors import printable
 from fedsim.files.durable import replacing
 from fedsim.files.locks import is_owned
+from fedsim.files.records import Record
 from fedsim.files.room import open_parquet, require_arrow_room
-from fedsim.runs.records import SWEEP
+from fedsim.runs.records import RUN, SWEEP
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 INDEX = "index"
@@ -35,11 +35,8 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     """
     batches: list[pa.RecordBatch] = []
     schema = table.schema
-    try:
-        with pa.OSFile(os.fsencode(path)) as source:
-            require_arrow_room(source, path.stat().st_size, path)
-    except OSError as error:
-        raise unreadable(path, error) from error
+    with RUN.reading(path), pa.OSFile(os.fsencode(path)) as source:
+        require_arrow_room(source, path.stat().st_size, path)
     with pa.OSFile(os.fsencode(path)) as source:
         try:
             with pa.ipc.open_stream(source) as reader:
@@ -52,15 +49,14 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """A finished table, or some of its columns."""
-    try:
-        with open_parquet(path, path) as file:
-            table = file.read(columns=columns)
+def read_parquet(
+    path: Path, columns: Sequence[str] | None = None, record: Record = RUN
+) -> pa.Table:
+    """A finished table that a ``record`` lists, or some of its columns."""
+    with record.reading(path), open_parquet(path, path) as file:
+        table = file.read(columns=columns)
         table.validate(full=True)
         return table
-    except (pa.ArrowException, OSError, IndexError, ValueError) as error:
-        raise unreadable(path, error) from error
 
 
 def read_index(folder: Path, record: Mapping[str, Any]) -> pd.DataFrame:
@@ -68,23 +64,11 @@ def read_index(folder: Path, record: Mapping[str, Any]) -> pd.DataFrame:
     path = folder / f"{INDEX}.parquet"
     if not is_owned(folder):  # The checksum of a sweep in progress may follow later.
         SWEEP.require_intact(folder, record, path.name)
-    try:
-        frame: pd.DataFrame = open_parquet(path, path).read().to_pandas(ignore_metadata=True)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise SWEEP.damaged(path, f"cannot be read: {error}") from error
+    frame: pd.DataFrame = read_parquet(path, record=SWEEP).to_pandas(ignore_metadata=True)
     for name in ("run", "status", "error"):
         if name not in frame or not all(isinstance(text, str) for text in frame[name]):
             raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
     return frame
-
-
-def unreadable(path: Path, error: Exception) -> UserError:
-    """The error for a damaged file of a run, from what its library says."""
-    text = f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}"
-    if os.strerror(errno.EAGAIN) in text:  # Arrow reads in threads.
-        return Unreadable(text, where=str(path), hint=MORE_THREADS)
-    hint = "the file is damaged; repeat the run, or restore the file from a copy"
-    return UserError(text, where=str(path), hint=hint)
 
 
 def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
-from fedsim.errors import UserError
+from fedsim.errors import refused
 from fedsim.runs.clients import absences
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.schema import (
@@ -129,7 +129,7 @@ class RunWriter:
         self._aggregates: list[Aggregate] = []
         self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
         self._last_version = np.zeros(clients, np.int64)
-        try:
+        with refused("cannot write to the run folder", folder.path):
             of_edges = ("edge",) if edge_columns is not None else ()
             tables: dict[Table, Any] = {with_columns(DISPATCHES, (*of_edges, *spent)): columns}
             tables |= dict.fromkeys(STREAMED[1:])
@@ -138,10 +138,6 @@ class RunWriter:
                 table.name: _Stream(folder.stream(table.name), table, makes)
                 for table, makes in tables.items()
             }
-        except OSError as error:
-            raise UserError(
-                f"cannot write to the run folder: {error.strerror}", where=str(folder.path)
-            ) from error
         self._dispatches = self._streams[DISPATCHES.name]
         self._closed = False
         self._flushed_at = time.monotonic()

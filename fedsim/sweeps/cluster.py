@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 from fedsim.processes.cluster import connect_to_ray
 from fedsim.sweeps.local import ONE_THREAD
 from fedsim.sweeps.task import Performer, Result, Results, Task
@@ -138,11 +138,9 @@ def run_on_slurm(tasks: Sequence[Task], jobs: int | None, folder: Path, slurm: S
             where="--engine slurm",
             hint='install it with: pip install "fedsim-des[slurm]"',
         ) from None
-    try:
+    hint = "run the command on a node from which sbatch submits jobs"
+    with refused("there is no Slurm", "--engine slurm", hint, RuntimeError):
         executor = submitit.AutoExecutor(folder=folder / LOGS, cluster=slurm.cluster)
-    except RuntimeError as error:
-        hint = "run the command on a node from which sbatch submits jobs"
-        raise UserError(f"there is no Slurm: {error}", where="--engine slurm", hint=hint) from None
     executor.update_parameters(
         name="fedsim",
         timeout_min=max(1, math.ceil(slurm.time_s / 60)),

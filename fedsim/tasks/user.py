@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 from fedsim.parts.component import defined_at
 from fedsim.parts.functions import FunctionParameters, parameters_of, shown
 from fedsim.randomness import isolated
@@ -171,14 +171,8 @@ class UserModule(ModelComponent):
         for name in _SUPPLIED:
             if name in arguments and arguments[name] is None:
                 arguments[name] = getattr(dataset, name)
-        try:
+        with refused(f"{self.name} cannot be built", "task.model", kinds=Exception):
             module = type(self).make(**arguments)
-        # A user's constructor may raise any exception; all are reported as the user's errors.
-        except Exception as error:
-            raise UserError(
-                f"{self.name} cannot be built: {type(error).__name__}: {error}",
-                where="task.model",
-            ) from error
         if not isinstance(module, nn.Module) or isinstance(module, jit.ScriptModule):
             raise UserError(
                 f"{self.name} returns {type(module).__name__}, not an ordinary torch.nn.Module",

@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fedsim import bundled
-from fedsim.errors import UserError, printable
+from fedsim.errors import UserError, printable, refused
 from fedsim.files.cells import time_zone
 from fedsim.files.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.files.documents import parsed
@@ -307,35 +307,31 @@ class TraceBundle:
         check_output(path, overwrite=overwrite)
         # A symbolic link stays; the folder that it points to is replaced.
         folder = path.resolve()
-        try:
-            with replacing_folder(folder) as new:
-                digests = {}
-                for name, table in self.tables.items():
-                    table = make_table(name, {key: table.column(key) for key in table.column_names})
-                    file, schema = table_path(new, name), table.schema
-                    integers = [field.name for field in schema if field.type == pa.int64()]
-                    pq.write_table(
-                        table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
-                        file,
-                        compression="zstd",
-                        row_group_size=ROW_GROUP_ROWS,
-                        use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
-                        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-                        dictionary_pagesize_limit=1 << 26,
-                    )
-                    digests[name] = file_sha256(file)
-                self.manifest = self.manifest.model_copy()  # Others may share it.
-                self.manifest.sha256 = digests
-                self.manifest.written_by = f"fedsim {package_version()}"
-                content = self.manifest.model_dump(mode="json", by_alias=True)
-                document = stamped(content, MANIFEST_DIGEST)
-                self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
-                write_text(new / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
-                if folder.exists():
-                    shutil.rmtree(folder)
-        except OSError as error:
-            message = f"the trace bundle cannot be written: {error.strerror}"
-            raise UserError(message, where=str(path)) from error
+        with refused("the trace bundle cannot be written", path), replacing_folder(folder) as new:
+            digests = {}
+            for name, table in self.tables.items():
+                table = make_table(name, {key: table.column(key) for key in table.column_names})
+                file, schema = table_path(new, name), table.schema
+                integers = [field.name for field in schema if field.type == pa.int64()]
+                pq.write_table(
+                    table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
+                    file,
+                    compression="zstd",
+                    row_group_size=ROW_GROUP_ROWS,
+                    use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
+                    column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+                    dictionary_pagesize_limit=1 << 26,
+                )
+                digests[name] = file_sha256(file)
+            self.manifest = self.manifest.model_copy()  # Others may share it.
+            self.manifest.sha256 = digests
+            self.manifest.written_by = f"fedsim {package_version()}"
+            content = self.manifest.model_dump(mode="json", by_alias=True)
+            document = stamped(content, MANIFEST_DIGEST)
+            self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
+            write_text(new / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
+            if folder.exists():
+                shutil.rmtree(folder)
         self.path = path
 
 
@@ -423,38 +419,22 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         message = f"is not a trace bundle: it has no {MANIFEST_NAME}"
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
         raise UserError(message, where=str(folder), hint=hint)
-    try:
+    hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
+    with refused("the manifest cannot be read", file, hint, (ValueError, OSError)):
         require_regular(file)
         content = parsed(file.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
-    except (ValueError, OSError) as error:
-        message = f"the manifest cannot be read: {problem_of(error)}"
-        hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
-        raise UserError(message, where=str(file), hint=hint) from error
     return manifest, bool(manifest.manifest_sha256) and not is_unchanged(content, MANIFEST_DIGEST)
-
-
-def problem_of(error: Exception) -> str:
-    """What is wrong with a manifest or its tables, from the error of a library."""
-    if not isinstance(error, ValidationError):
-        return str(error) or type(error).__name__
-    entries = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
-    return "; ".join(f"{name}: {message}" for name, message in entries)
 
 
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:
     """The table in the bytes of a Parquet file; every value is checked unless a digest shows that it is unchanged."""
-    try:
+    # The decoder fails on damaged files in many ways: IndexError, ValueError, OverflowError ...
+    hint = "the file is truncated or not Parquet; copy the bundle or create it again"
+    with refused("the table cannot be read", file, hint, Exception):
         table = open_parquet(pa.py_buffer(content), file).read()
         if not trusted:
             table.validate(full=True)
-        return make_table(name, {key: table.column(key) for key in table.column_names})
-    except UserError as error:
-        raise UserError(error.message, where=str(file), hint=error.hint) from error
-    # The decoder fails on damaged files in many ways: IndexError, ValueError, OverflowError ...
-    except Exception as error:
-        message = (
-            f"the table cannot be read: {(str(error) or type(error).__name__).splitlines()[0]}"
-        )
-        hint = "the file is truncated or not Parquet; copy the bundle or create it again"
-        raise UserError(message, where=str(file), hint=hint) from error
+    columns = {key: table.column(key) for key in table.column_names}
+    with refused("the table cannot be read", file, kinds=UserError):
+        return make_table(name, columns)

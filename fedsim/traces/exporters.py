@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 from fedsim.files.durable import replacing
 from fedsim.parts.component import Parameters
 from fedsim.traces.bundle import TraceBundle
@@ -54,14 +54,11 @@ class Exporter:
                     hint="name another file, or use --force to replace this one",
                 )
             data = content.encode() if isinstance(content, str) else content
-            try:
+            hint = "name a folder: there is one file per series" if path.is_file() else None
+            with refused("cannot be written", file, hint):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 with replacing(file) as temporary:
                     temporary.write_bytes(data)
-            except OSError as error:
-                hint = "name a folder: there is one file per series" if path.is_file() else None
-                message = f"cannot be written: {error.strerror}"
-                raise UserError(message, where=str(file), hint=hint) from error
         return counts
 
 

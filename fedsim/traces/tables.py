@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, Bounds
 from fedsim.files.cells import Bools as Bools
 from fedsim.files.cells import Floats as Floats
@@ -201,13 +201,11 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
         if key not in values:
             continue
         given = values[key]
-        try:
+        what = f"column {key} of table {name} cannot be read as {column.type}"
+        with refused(what, kinds=pa.ArrowException):
             if isinstance(given, str):
                 given = id_column(np.zeros(rows, np.int32), [given])
             arrays.append(_cast(np.full(rows, given) if np.isscalar(given) else given, column.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            message = f"column {key} of table {name} cannot be read as {column.type}: {error}"
-            raise UserError(message) from error
         fields.append(column.field)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 

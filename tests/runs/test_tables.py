@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from fedsim.errors import Unreadable
-from fedsim.runs.tables import csv_text, unreadable
+from fedsim.runs.records import RUN
+from fedsim.runs.tables import csv_text
 
 
 def test_text_that_a_spreadsheet_would_run_begins_with_a_quote() -> None:
@@ -31,6 +33,5 @@ def test_what_controls_a_terminal_or_ends_a_row_is_escaped() -> None:
 
 def test_a_table_for_which_no_thread_can_be_started_is_not_damaged() -> None:
     error = OSError(f"Failed to launch worker thread: {os.strerror(errno.EAGAIN)}")
-    refused = unreadable(Path("t.parquet"), error)
-    assert isinstance(refused, Unreadable)
-    assert "ulimit -u" in str(refused)
+    with pytest.raises(Unreadable, match="ulimit -u"), RUN.reading(Path("t.parquet")):
+        raise error

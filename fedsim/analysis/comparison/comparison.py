@@ -15,7 +15,7 @@ from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.pages import real_time, write_page
-from fedsim.errors import UserError, strings, writing
+from fedsim.errors import UserError, refused, strings
 from fedsim.files.durable import remove_temporaries, replacing, write_text
 from fedsim.files.locks import locked
 from fedsim.runs import Run
@@ -129,7 +129,7 @@ class Comparison(ComparisonTables):
         figure = draw(self, style)
         text = render(self, style)
         is_real = any(facts.scenario["clock"] != "simulated" for facts in self.facts)
-        with writing(folder), locked(folder, kept=False):
+        with refused("cannot be written", folder), locked(folder, kept=False):
             remove_temporaries(folder)
             write_page(page, real_time(text) if is_real else text)
             for name, text in texts.items():

@@ -262,11 +262,8 @@ def _kept(run: Run) -> dict[str, Any] | None:
         return None
     names = [f"{name}.parquet" for name in (*DIGESTED, "clients", "critical")]
     raise_all(run.folder.problems(run.info, [name for name in names if name in run.info["files"]]))
-    try:
+    with FACTS.reading(run.folder.facts):
         return _read(kept["facts"])
-    except (ValueError, LookupError) as error:
-        problem = " ".join(str(error).splitlines()[:3])
-        raise FACTS.damaged(run.path / FACTS.file, f"cannot be read: {problem}") from error
 
 
 @with_config(ConfigDict(strict=True, extra="forbid"))

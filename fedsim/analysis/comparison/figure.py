@@ -23,7 +23,7 @@ from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cos
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.lines import drawing, filled, label_plainly, legend_names, save_picture
 from fedsim.analysis.palette import Look, looks
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, refused
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of, without_comma
 from fedsim.vocabulary.formatting import Kind, axis_unit, format_level, format_value
 
@@ -155,14 +155,12 @@ def limits(value: Any, kind: Kind, where: str, top: float | None = None) -> Limi
         top: the end of an axis that begins above 0; None for a linear axis.
     """
     example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
-    try:
+    hint = f"write two values, the lower first: {example}"
+    with refused(f"'{value}' is not a range", where, hint, (ValueError, TypeError)):
         ends = value.split(":") if isinstance(value, str) else value or (None, None)
         low, high = (_number(end, kind, free) for end, free in zip(ends, _FREE, strict=True))
         if not low < high:
             raise ValueError("the lower end comes first")
-    except (ValueError, TypeError) as error:
-        hint = f"write two values, the lower first: {example}"
-        raise UserError(f"'{value}' is not a range: {error}", where=where, hint=hint) from error
     for end in (low, high) if top is not None else ():
         if math.isfinite(end) and not 0 < end < (top or 0):
             raise UserError(f"--log cannot show {end:g}", where=where, hint="leave out that end")

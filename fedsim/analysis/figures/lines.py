@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, shortened
 from fedsim.analysis.palette import LOOKS
-from fedsim.errors import UserError
+from fedsim.errors import refused
 from fedsim.files.durable import replacing
 from fedsim.vocabulary.formatting import Kind, format_duration
 
@@ -110,13 +110,9 @@ def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np
 @contextlib.contextmanager
 def drawing(*sheets: Path) -> Iterator[None]:
     """Draw and save with Matplotlib's defaults and these style sheets, whatever the user's settings are."""
-    try:
+    hint = "correct or remove the file matplotlibrc and the environment variable MPLBACKEND"
+    with refused("Matplotlib cannot read its settings", hint=hint, kinds=ValueError):
         import matplotlib.style
-    except ValueError as error:
-        raise UserError(
-            f"Matplotlib cannot read its settings: {error}",
-            hint="correct or remove the file matplotlibrc and the environment variable MPLBACKEND",
-        ) from error
     # Files have no dates.
     epoch = os.environ.pop("SOURCE_DATE_EPOCH", None)
     try:

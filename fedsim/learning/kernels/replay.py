@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 
 _LOGGER = logging.getLogger("fedsim")
 # A step is recorded after it has been executed this often; recording rarer steps is not worthwhile.
@@ -109,17 +109,15 @@ class Replay:
             torch.cuda.synchronize(self._device)
             # Other threads may be working on other devices.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-            try:
+            message, hint = (
+                "a local step cannot be recorded as a CUDA graph",
+                "set it to auto or false",
+            )
+            with refused(message, "training.cuda_graphs", hint, RuntimeError):
                 try:
                     result = function(*fixed, *copies)
                 finally:
                     graph.capture_end()
-            except RuntimeError as error:
-                raise UserError(
-                    f"a local step cannot be recorded as a CUDA graph: {error}",
-                    where="training.cuda_graphs",
-                    hint="set it to auto or false",
-                ) from error
         torch.cuda.current_stream(self._device).wait_stream(stream)
         self._pool = graph.pool()
         return _Recording(graph, list(fixed), copies, result)

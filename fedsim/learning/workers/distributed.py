@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fedsim.errors import ProcessLost, UserError
+from fedsim.errors import ProcessLost, UserError, reason
 from fedsim.learning.workers.station import mapped
 from fedsim.methods.base import LocalUpdate
 from fedsim.processes.launch import Launch
@@ -246,5 +246,4 @@ def _interruptible() -> Iterator[None]:
 
 def _sentence(error: Exception) -> str:
     """The first sentence of an error, to which torch adds lines of code, advice and stacks."""
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    return re.sub(r"^\[\S+:\d+\] ", "", line).partition(". ")[0]
+    return re.sub(r"^\[\S+:\d+\] ", "", reason(error)).partition(". ")[0]

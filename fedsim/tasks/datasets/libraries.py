@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, refused
 from fedsim.files.checksums import require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.room import open_parquet, read_arrow
@@ -315,10 +315,9 @@ def dataset_of_table(
     key = [image, params.text, params.length, *(_identity(split) for split in splits)]
     if image is not None:
         as_stored = datasets.Image(decode=False)
-        try:
+        unfit = TypeError, ValueError, NotImplementedError
+        with refused(f"column '{image}' has no images", where, kinds=unfit):
             tables = [each.select_columns(image).cast_column(image, as_stored) for each in splits]
-        except (TypeError, ValueError, NotImplementedError) as error:
-            raise UserError(f"column '{image}' has no images: {error}", where=where) from error
         stored = (row[image] for table in tables for row in table)
         pairs = ((_image(one, f"{where}: row {row}", images), 0) for row, one in enumerate(stored))
         arrays["x"], _ = decoded(pairs, samples, params, where, key)
@@ -351,10 +350,8 @@ def _image(stored: Any, where: str, folder: Path | None) -> Any:
     from PIL import ImageOps
 
     content, file = (stored or {}).get("bytes"), (stored or {}).get("path")
-    try:
+    with refused("the image cannot be read", where, kinds=(OSError, ValueError)):
         content = _inside(folder, str(file or "")) if content is None else content
-    except (OSError, ValueError) as error:
-        raise UserError(f"the image cannot be read: {error}", where=where) from error
     image = opened(content, where)
     ImageOps.exif_transpose(image, in_place=True)
     return image

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, reason
 from fedsim.parts.component import users_line
 from fedsim.parts.functions import shown
 from fedsim.randomness import isolated
@@ -184,9 +184,8 @@ def _refusal(message: str, hint: str) -> UserError:
 
 def _in_one_line(error: Exception) -> str:
     """An error of a module in one line, with the line of the user's file in its traceback, if any."""
-    kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
     line = users_line(error)
-    return f"{kind}{error}" + (f" ({line})" if line else "")
+    return reason(error) + (f" ({line})" if line else "")
 
 
 _INPUTS = "task.model.inputs"

@@ -19,13 +19,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from fedsim.errors import UserError, UserErrors, printable
+from fedsim.errors import UserError, UserErrors, printable, reason
 from fedsim.files.sources import SourceFile as SourceFile
 from fedsim.files.sources import Sources as Sources
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters, is_bundled, users_line
 from fedsim.parts.functions import returned, wrong_return
-from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, problem_of
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import MOST_US, TABLES, make_table
 from fedsim.traces.validation import require_sound
@@ -139,7 +139,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     ) as error:
         if users_line(error) is not None:
             raise
-        problem = f"{type(error).__name__}: {problem_of(error)}"
+        problem = reason(error)
         if not is_bundled(importer):
             hint = "see fedsim.traces.importers.Imported"
             raise wrong_return(importer, "read", f"no bundle: {problem}", hint) from error
