@@ -71,7 +71,7 @@ def test_an_error_of_the_system_names_the_path(tmp_path: Path) -> None:
     ("error", "said"),
     [
         (FileNotFoundError(2, "No such file", "a"), "No such file"),
-        (ValueError(" two \nlines"), "two"),
+        (ValueError(" two\nlines"), "two"),
         (KeyError("a"), "KeyError: 'a'"),
         (EOFError(), "EOFError"),
         (
