@@ -171,8 +171,8 @@ def edge_stays(devices: Devices, section: Edges) -> Stays:
 
 def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     """Where the clients are, by the scenario's file."""
-    path, rows, key = devices.folder / source.path, [], "client"
-    hint = "write a CSV file with the columns client (or device_id) and edge, and a row for each"
+    path, rows = devices.folder / source.path, []
+    hint = "write a CSV file with the columns client and edge, or device_id and edge, and a row for each"
     with refused(
         f"{path} cannot be used", f"{_WHERE}.members.path", hint, (OSError, ValueError, KeyError)
     ):
@@ -197,7 +197,6 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
             raise ValueError(f"a {key} has two rows for the same time")
         names = list(map(str, range(devices.task.clients)))
         if key == "device_id" and "device" not in devices.names:
-            key = "client"
             raise ValueError("without a trace, devices have no device_id")
         if key == "device_id":
             names = devices.names["device"].to_pylist()

@@ -18,7 +18,7 @@ from typing import Any
 
 from fedsim.decisions.goal import Limit, Measured
 from fedsim.decisions.space import Setting
-from fedsim.errors import UserError
+from fedsim.parts.extras import required
 from fedsim.scenario.comparing import text
 from fedsim.scenario.own_code import as_data
 
@@ -131,14 +131,7 @@ class Search:
         measure: Measure,
         screen: Callable[[Sequence[Setting]], list[Problem]] | None = None,
     ) -> None:
-        try:
-            import optuna
-        except ImportError:
-            raise UserError(
-                "Optuna is not installed",
-                where="fedsim decide",
-                hint='install it with: pip install "fedsim-des[decide]"',
-            ) from None
+        optuna = required("optuna", "decide", "fedsim decide")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._states = optuna.trial.TrialState
         several = len(question.objectives) > 1

@@ -8,7 +8,6 @@ for are read. Fields of objects are columns with a point, such as ``object.name`
 from __future__ import annotations
 
 import codecs
-import contextlib
 import csv
 import functools
 import io
@@ -18,6 +17,7 @@ import re
 import struct
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.errors import UserError, cut, nearest
+from fedsim.errors import UserError, cut, nearest, refused
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
 from fedsim.files.delimited import checked_rows, repeated
@@ -43,6 +43,10 @@ _CLOCKS = 1000
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
 _ALIKE = "has the columns '{}' and '{}', which are read as one"
 _RENAME = "remove or rename one of them"
+_DAMAGE = (
+    *(pa.ArrowException, OSError, ValueError, RuntimeError),
+    *(zipfile.BadZipFile, struct.error),
+)
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
 _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
@@ -114,15 +118,9 @@ class TableFile:
         self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
         self.names = self.first = [f.name for f in schema if f.name not in self.nested]
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _reading(self) -> AbstractContextManager[None]:
         """Name the file in the errors of those that read it."""
-        damage = pa.ArrowException, OSError, ValueError, RuntimeError, zipfile.BadZipFile
-        try:
-            yield
-        except (*damage, struct.error) as error:
-            message = f"cannot be read as a table: {str(error).strip()}"
-            raise self.source.error(message, "write it again") from error
+        return refused("cannot be read as a table", self.source.where, "write it again", _DAMAGE)
 
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""
@@ -369,14 +367,10 @@ def readable(function: Callable[..., Result]) -> Callable[..., Result]:
 
     @functools.wraps(function)
     def read(files: Path | Sequence[Path], *args: Any, **options: Any) -> Result:
-        try:
+        where = files if isinstance(files, Path) else ", ".join(map(str, files))
+        hint = "write text, numbers or timestamps"
+        with refused("has values that cannot be read", where, hint, pa.ArrowException):
             return function(files, *args, **options)
-        except pa.ArrowException as error:
-            where = str(files) if isinstance(files, Path) else ", ".join(map(str, files))
-            message = f"has values that cannot be read: {str(error).partition(chr(10))[0]}"
-            raise UserError(
-                message, where=where, hint="write text, numbers or timestamps"
-            ) from error
 
     return read
 

@@ -13,6 +13,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
@@ -39,9 +40,11 @@ def _utf8(data: bytes) -> bytes:
     return data.decode("utf-16", "replace").encode() if is_wide else data
 
 
-def _incomplete(kind: str, ending: str, where: str, error: Exception) -> UserError:
+def _complete(ending: str, where: str) -> AbstractContextManager[None]:
+    """Name the compressed file in the errors of those that unpack it."""
     hint = f"copy the file again; if it is something else, name it without {ending}"
-    return UserError(f"is not a complete {kind}: {error}", where=where, hint=hint)
+    kinds = OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile
+    return refused(f"is not a complete {ending} file", where, hint, kinds)
 
 
 def _zstd(content: IO[bytes]) -> Any:
@@ -276,7 +279,8 @@ class Sources:
 
     def _archive(self, path: Path) -> Iterator[SourceFile]:
         hint = "unpack it with another program, and give the files"
-        try:
+        # A password, or a rare compression, is a RuntimeError.
+        with refused("cannot be unpacked", path, hint, RuntimeError), _complete(".zip", str(path)):
             self._packed += path.stat().st_size
             with zipfile.ZipFile(path) as archive:
                 if twice := repeated(archive.namelist()):
@@ -287,20 +291,14 @@ class Sources:
                     with archive.open(name) as member:
                         file = self._source(name, f"{path}!{name}", member)
                     yield file
-        except RuntimeError as error:  # A password, or a rare compression.
-            raise UserError(f"cannot be unpacked: {error}", where=str(path), hint=hint) from error
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
-            raise _incomplete("zip archive", ".zip", str(path), error) from error
 
     def _source(self, name: str, where: str, content: IO[bytes]) -> SourceFile:
         """One file, unpacked."""
         ending = PurePosixPath(name).suffix.lower()
         if ending not in CODECS:
             return SourceFile(name, where, self._bounded(content, where))
-        try:
+        with _complete(ending, where):
             data = self._bounded(CODECS[ending](content), where)
-        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise _incomplete(f"{ending} file", ending, where, error) from error
         return SourceFile(name[: -len(ending)], where, data)
 
     def _bounded(self, content: Any, where: str) -> bytes:

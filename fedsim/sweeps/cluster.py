@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.errors import UserError, refused
+from fedsim.parts.extras import required
 from fedsim.processes.cluster import connect_to_ray
 from fedsim.sweeps.local import ONE_THREAD
 from fedsim.sweeps.task import Performer, Result, Results, Task
@@ -129,15 +130,9 @@ def run_on_slurm(tasks: Sequence[Task], jobs: int | None, folder: Path, slurm: S
         folder: the sweep's folder.
         slurm: resources of each run.
     """
-    try:
-        import submitit
-        from submitit.core.utils import FailedJobError, UncompletedJobError
-    except ImportError:
-        raise UserError(
-            "submitit is not installed",
-            where="--engine slurm",
-            hint='install it with: pip install "fedsim-des[slurm]"',
-        ) from None
+    submitit = required("submitit", "slurm", "--engine slurm")
+    from submitit.core.utils import FailedJobError, UncompletedJobError
+
     hint = "run the command on a node from which sbatch submits jobs"
     with refused("there is no Slurm", "--engine slurm", hint, RuntimeError):
         executor = submitit.AutoExecutor(folder=folder / LOGS, cluster=slurm.cluster)

@@ -14,9 +14,16 @@ from pydantic import Field
 
 from fedsim.files.downloads import Remote
 from fedsim.files.sources import CODECS
-from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
+from fedsim.files.unpickling import load_plain
 from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, pixel_map
-from fedsim.tasks.reading.files import Archive, FolderParameters, damaged, locate, read_bytes
+from fedsim.tasks.reading.files import (
+    Archive,
+    FolderParameters,
+    damaged,
+    locate,
+    read_bytes,
+    reading,
+)
 from fedsim.vocabulary.formatting import format_count
 
 MNIST_FILES = (
@@ -231,10 +238,8 @@ class _Cifar(DatasetComponent):
 
 def _batch(path: Path) -> dict[str, Any]:
     """The dictionary of a batch, of plain data and NumPy arrays; Python 2 strings become text."""
-    try:
+    with reading(path, "it is not a CIFAR batch"):
         value = load_plain(read_bytes(path), encoding="latin1")
-    except (RefusedPickle, DamagedPickle) as error:
-        raise damaged(path, f"it is not a CIFAR batch ({type(error).__name__}: {error})") from error
     if not isinstance(value, dict):
         raise damaged(path, "it is not a CIFAR batch (not a dictionary)")
     return value

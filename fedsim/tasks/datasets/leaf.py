@@ -23,6 +23,7 @@ from fedsim.tasks.reading.files import (
     local_folder,
     locate,
     read_bytes,
+    reading,
 )
 
 Samples = tuple[list[Any], list[Any], list[int]]
@@ -54,7 +55,7 @@ def read_leaf(
                 hint="create them with LEAF's preprocess.sh (with a split into train and test)",
             )
         for path in files:
-            try:
+            with reading(path, "it is not LEAF JSON"):
                 content = parsed(read_bytes(path))
                 listed, data = content["users"], content["user_data"]
                 # A copy of a file lists its users again.
@@ -69,15 +70,10 @@ def read_leaf(
                     if not len(x) == len(y) == count:
                         what = f"{len(x)} samples and {len(y)} labels, of {count}"
                         raise damaged(path, f"user {user} has {what}")
-                    try:
+                    with reading(path, f"user {user}"):
                         all_x.extend(read(x, y))
-                    except ValueError as error:
-                        raise damaged(path, f"user {user}: {error}") from error
                     all_y.extend(y)
                     users.extend([numbers.setdefault(str(user), len(numbers))] * len(y))
-            except (ValueError, KeyError, TypeError) as error:
-                what = f"it is not LEAF JSON ({type(error).__name__}: {error})"
-                raise damaged(path, what) from error
     return subsets["train"], subsets["test"], tuple(numbers)
 
 
@@ -260,10 +256,8 @@ def _codes(text: str, characters: list[str]) -> Codes:
 
 def _speeches(path: Path) -> dict[str, str]:
     """All speeches of each role, joined by line ends, roles by first appearance."""
-    try:
+    with reading(path):
         text = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise damaged(path, str(error)) from error
     speeches: dict[str, list[str]] = {}
     for block in text.split("\n\n"):
         role, colon, speech = block.strip("\n").partition(":\n")

@@ -9,7 +9,14 @@ import numpy.typing as npt
 
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import FolderParameters, damaged, locate, read_arrays, read_bytes
+from fedsim.tasks.reading.files import (
+    FolderParameters,
+    damaged,
+    locate,
+    read_arrays,
+    read_bytes,
+    reading,
+)
 from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
 from fedsim.vocabulary.numbers import varies
 
@@ -160,10 +167,8 @@ def _read(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
         used = [*cells[:_FEATURES], cells[_TARGET]]
         if "?" in used:
             continue
-        try:
+        with reading(path, f"line {number}"):
             rows.append([float(cell) for cell in used])
-        except ValueError as error:
-            raise damaged(path, f"line {number}: {error}") from error
     if not rows:
         raise damaged(path, "it has no complete patient")
     table = np.array(rows)

@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, reason, refused
 from fedsim.files.checksums import require_regular
 from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.downloads import Remote, cache_folder, retrieve
@@ -142,8 +142,13 @@ def require_file(path: Path) -> None:
         raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
 
 
-_UNREADABLE = (ValueError, OSError, LookupError, TypeError, AttributeError, ArithmeticError)
-"""What pandas raises for values and metadata that it cannot convert."""
+_DAMAGED = "the file is damaged or has unexpected content"
+_AGAIN = "remove it, and download or create it again"
+_DAMAGE = (
+    *(ValueError, OSError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError),
+    *(EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError, TokenError),
+)
+"""What libraries raise for files that they cannot decode or convert."""
 
 
 def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFrame:
@@ -178,7 +183,7 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
             if not is_number or texts[column.notna()].nunique() > column.nunique():
                 table[name] = texts.mask(texts.isin(UNKNOWN_TEXT))
         return table
-    except (*_UNREADABLE, pa.ArrowException) as error:
+    except (*_DAMAGE, pa.ArrowException) as error:
         # Only the parser of CSV files gives a line.
         line = re.search(r" in line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else str(path)
@@ -198,24 +203,23 @@ def row_place(path: Path, row: int) -> str:
 
 def damaged(path: Path, what: str) -> UserError:
     """The error for a file with unexpected content."""
-    return UserError(
-        f"the file is damaged or has unexpected content: {what.partition(chr(10))[0]}",
-        where=str(path),
-        hint="remove it, and download or create it again",
-    )
+    return UserError(f"{_DAMAGED}: {what}", where=str(path), hint=_AGAIN)
+
+
+def reading(path: Path, what: str = "") -> AbstractContextManager[None]:
+    """Turn an error of a library inside into that of a :func:`damaged` file; ``what`` describes it."""
+    return refused(f"{_DAMAGED}: {what}".removesuffix(": "), path, _AGAIN, _DAMAGE)
 
 
 def read_bytes(path: Path) -> bytes:
     """Content of a file, decompressed if its name ends in .gz, .bz2, .xz or .zst."""
-    try:
+    with reading(path):
         require_regular(path)
         packed = path.stat().st_size
         with path.open("rb") as file:
             codec = CODECS.get(path.suffix.lower())
             stream = codec(file) if codec else file
             content: bytes = stream.read(int(most_unpacked(packed)) + 1)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, str(error)) from error
     require_room(len(content), packed, path)
     return content
 
@@ -266,14 +270,12 @@ def _unpacked(archive: Path, members: Sequence[str]) -> list[Path]:
     """Paths of the archive's members, extracted next to it if necessary."""
     paths = [archive.parent / Path(member).name for member in members]
     opened = zipfile.ZipFile if zipfile.is_zipfile(archive) else tarfile.open
-    try:
-        with opened(archive) as content:
-            for member, path in zip(members, paths, strict=True):
-                if not path.is_file():
-                    with replacing(path) as temporary:
-                        _copy_member(content, member, temporary)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
-        raise damaged(archive, str(error)) from error
+    broken = (tarfile.TarError, zipfile.BadZipFile, zlib.error, KeyError, EOFError)
+    with refused(_DAMAGED, archive, _AGAIN, broken), opened(archive) as content:
+        for member, path in zip(members, paths, strict=True):
+            if not path.is_file():
+                with replacing(path) as temporary:
+                    _copy_member(content, member, temporary)
     return paths
 
 
@@ -323,16 +325,9 @@ def read_arrays(
                         arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
             if arrays[name].dtype.kind == "U" and (arrays[name].view("u4") > sys.maxunicode).any():
                 raise ValueError(f"{name} has text that is not Unicode")
-        except (
-            *_UNREADABLE,
-            zipfile.BadZipFile,
-            zlib.error,
-            EOFError,
-            TokenError,
-            RuntimeError,  # A password, or a rare compression.
-        ) as error:
+        except _DAMAGE as error:
             if "Object arrays" not in str(error) and "Python objects" not in str(error):
-                raise damaged(file, str(error)) from error
+                raise damaged(file, reason(error)) from error
             stored = file if path.is_dir() else zipfile.Path(path, f"{name}.npy")
             words = _texts(stored.read_bytes(), file)
             if words is None:
@@ -377,13 +372,10 @@ def names_of_arrays(path: Path) -> list[str]:
     if path.is_dir():
         return sorted(file.stem for file in path.glob("*.npy"))
     require_file(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-            require_room(unpacked, path.stat().st_size, path)
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-    except zipfile.BadZipFile as error:
-        raise damaged(path, "it is not an .npz archive") from error
+    with reading(path, "it is not an .npz archive"), zipfile.ZipFile(path) as archive:
+        unpacked = sum(member.file_size for member in archive.infolist())
+        require_room(unpacked, path.stat().st_size, path)
+        names = [name.removesuffix(".npy") for name in archive.namelist()]
     if twice := repeated(names):
         raise damaged(path, f"it contains '{twice}' twice")
     return names

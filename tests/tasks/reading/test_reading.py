@@ -74,7 +74,7 @@ class Nasty:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (pickle.dumps(Nasty()), "not a CIFAR batch .*exec"),
+        (pickle.dumps(Nasty()), "not a CIFAR batch: .*exec"),
         (pickle.dumps([1]), "not a dictionary"),
         (b"nonsense", "not a CIFAR batch"),
         (batch(0, labels=[1]), "not hold images of 3 x 32 x 32"),
