@@ -51,11 +51,13 @@ class UserError(FedsimError):
         self,
         message: str,
         *,
-        where: str | None = None,
+        where: object = None,
         hint: str | None = None,
         rule: str | None = None,
     ) -> None:
-        self.message, self.where, self.hint = map(_safe, (message, where, hint))
+        self.message, self.where, self.hint = map(
+            _safe, (message, None if where is None else str(where), hint)
+        )
         self.rule = rule
         super().__init__(str(self))
 
@@ -194,8 +196,7 @@ def refused(
     except (UserError, KeyboardInterrupt):
         raise
     except kinds as error:
-        place = None if where is None else str(where)
-        raise UserError(f"{what}: {reason(error)}", where=place, hint=hint) from error
+        raise UserError(f"{what}: {reason(error)}", where=where, hint=hint) from error
 
 
 def without_numbers(message: str) -> str:

@@ -45,7 +45,7 @@ def require_drawable(path: Path) -> None:
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(
             f"cannot draw a '{path.suffix}' file" if path.suffix else "the name has no suffix",
-            where=str(path),
+            where=path,
             hint=f"use {', '.join(SUFFIXES)}",
         )
 

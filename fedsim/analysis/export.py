@@ -30,7 +30,7 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
     if target.exists():
         raise UserError(
             "already exists",
-            where=str(target),
+            where=target,
             hint="remove it, or choose another path with -o",
         )
     # Whole or not at all.

@@ -34,7 +34,7 @@ def write_page(path: Path, page: str) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise UserError(
             "the page is HTML, so its name ends with .html",
-            where=str(path),
+            where=path,
             hint=f"write {path.with_suffix('.html')}"
             + ("; a browser prints it as a PDF" if path.suffix.lower() == ".pdf" else ""),
         )
@@ -55,7 +55,7 @@ def refuse_folder(path: Path, file: str) -> None:
         hint = f"name a file in it, such as {path / file}"
         if path.suffix == Path(file).suffix:
             hint = "rename or remove the folder, or choose another path with -o"
-        raise UserError("is a folder", where=str(path), hint=hint)
+        raise UserError("is a folder", where=path, hint=hint)
 
 
 def require_own(path: Path) -> None:
@@ -69,7 +69,7 @@ def require_own(path: Path) -> None:
             return
     raise UserError(
         "exists and was not written by fedsim, so it is not overwritten",
-        where=str(path),
+        where=path,
         hint="choose another path with -o, or remove the file",
     )
 

@@ -97,7 +97,7 @@ class Rows:
             return []
         if ROWS not in self._record["files"]:
             hint = "move the file away, or choose another folder with -o"
-            raise UserError(f"is not listed in {BOARD.file}", where=str(path), hint=hint)
+            raise UserError(f"is not listed in {BOARD.file}", where=path, hint=hint)
         BOARD.require_intact(self._folder, self._record, ROWS)
         frame: pd.DataFrame = read_parquet(path, record=BOARD).to_pandas(ignore_metadata=True)
         words = (*_WORDS, *Cell._fields[:3])

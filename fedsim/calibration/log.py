@@ -171,7 +171,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         sources = [as_table(source) for source in Sources([path])]
     else:
         hint = "give a table (CSV, Parquet, JSON lines, ...) with one row per dispatch, or a run folder"
-        raise UserError("there is no such log", where=str(path), hint=hint)
+        raise UserError("there is no such log", where=path, hint=hint)
     frame = Frame([TableFile(source) for source, _ in sources])
     column = spelled(NAMES, frame)
     for name in (each for each in _REQUIRED if each not in column):

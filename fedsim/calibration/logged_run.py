@@ -66,12 +66,12 @@ def write_run(path: Path, folder: RunFolder) -> None:
     if rows["round"].isna().any():
         hint = "write the number of the round, or the version of the model that was dispatched"
         message = "to be compared, a log needs the column round in every row"
-        raise UserError(message, where=str(path), hint=hint)
+        raise UserError(message, where=path, hint=hint)
     rounds, version = np.unique(rows["round"], return_inverse=True)
     begin_s = rows.groupby(version)["start_s"].min().to_numpy()
     if (back := np.flatnonzero(np.diff(begin_s) < 0)).size:
         message = f"round {rounds[back[0] + 1]:g} begins before round {rounds[back[0]]:g}"
-        raise UserError(message, where=str(path), hint="number the rounds in order of time")
+        raise UserError(message, where=path, hint="number the rounds in order of time")
     start_s, arrived_s = rows["start_s"].to_numpy(), rows["end_s"].to_numpy()
     came, over_s = ~np.isnan(arrived_s), float(rows[["start_s", "end_s", "ended_s"]].max().max())
     codes = rows["outcome"].astype(object).map(OUTCOME_LABELS.index, na_action="ignore").fillna(0)

@@ -268,7 +268,7 @@ def _by_system(error: BaseException) -> UserError | None:
     if users_traceback(error) is not None:
         return None
     if isinstance(error, OSError) and error.filename and error.errno in _OF_A_PATH:
-        return UserError(str(error.strerror), where=str(error.filename))
+        return UserError(str(error.strerror), where=error.filename)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
         return UserError("the working folder no longer exists")
     if isinstance(error, RuntimeError) and str(error) == "can't start new thread":

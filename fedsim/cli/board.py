@@ -118,7 +118,7 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     _show(folder, tables, suite, marked, as_json)
     if is_useless:
         hint = "fix what made its runs fail, and repeat the command"
-        raise UserError(f"{marked} works in no scenario", where=str(folder), hint=hint)
+        raise UserError(f"{marked} works in no scenario", where=folder, hint=hint)
 
 
 @command.command()

@@ -85,7 +85,7 @@ def command(
                 remove_matching(bundle.parent, [bundle.name])
                 raise UserError(
                     "the log of its Flower app has fewer than two rounds",
-                    where=str(scenario),
+                    where=scenario,
                     hint="forecast a run of more rounds",
                 )
         loaded = load_scenario_dict(on_devices, scenario).changed(overrides)

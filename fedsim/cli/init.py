@@ -46,14 +46,14 @@ def command(folder: Path, template: str) -> None:
     files = template_files(template)
     if folder.is_file() or (folder.suffix in (".yaml", ".yml") and not folder.is_dir()):
         hint = f"for example {folder.with_suffix('')}; it gets a scenario.yaml"
-        raise UserError("give a folder, not a file", where=str(folder), hint=hint)
+        raise UserError("give a folder, not a file", where=folder, hint=hint)
     # Nothing is written through a link, either.
     own = folder.resolve()
     if existing := [
         each for each in files if (own / each).exists() or (own / each).resolve() != own / each
     ]:
         hint = f"choose another folder, such as {folder.name or 'my'}-project"
-        raise UserError(f"already has {format_names(existing)}", where=str(folder), hint=hint)
+        raise UserError(f"already has {format_names(existing)}", where=folder, hint=hint)
     for name, content in files.items():
         path = folder / name
         with refused("cannot be written", path):

@@ -63,7 +63,7 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         return
     if not rows:
         hint = f"tags: {', '.join(known) or 'none'}"
-        raise UserError(f"no run has the tag '{tag}'", where=str(folder), hint=hint)
+        raise UserError(f"no run has the tag '{tag}'", where=folder, hint=hint)
     headings = ("", "status", "scenario", "method", "seed")
     goals_shown = dict.fromkeys(chain.from_iterable(row.times_s for row in rows))
     cells = []

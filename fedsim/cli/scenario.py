@@ -165,7 +165,7 @@ def list_(folder: Path | None, as_json: bool, shows_all: bool) -> None:
         hint = (
             f"to describe the part: {format_command('describe', folder.name)}" if is_part else None
         )
-        raise UserError("no such folder", where=str(folder), hint=hint)
+        raise UserError("no such folder", where=folder, hint=hint)
     described = {name: _description(path) for name, path in files.items()}
     scenarios = {name: text for name, text in described.items() if text is not None}
     parts = {kind: summaries(CATALOG.parts(kind)) for kind in CATALOG.kinds}

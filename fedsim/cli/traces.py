@@ -280,7 +280,7 @@ def _importer(
         if len(names) != 1:
             raise UserError(
                 f"its format is not clear ({' or '.join(names) or 'none fits'})",
-                where=str(paths[0]),
+                where=paths[0],
                 hint="if it is a table of sessions, changes or measurements, give --format table; formats: "
                 + ", ".join(CATALOG.parts("importer")),
             )
@@ -411,7 +411,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         require_drawable(plot)
         if plot.exists() and not force:
             hint = "name another file, or use --force to replace this one"
-            raise UserError("the output already exists", where=str(plot), hint=hint)
+            raise UserError("the output already exists", where=plot, hint=hint)
     with advancing("measuring"):
         loaded = [require_sound(TraceBundle.read(path)) for path in bundles]
         described = [describe(bundle) for bundle in loaded]

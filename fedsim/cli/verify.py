@@ -23,7 +23,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
     from fedsim.runs.verification import verify
 
     raise_all(
-        UserError("no such folder", where=str(folder)) for folder in folders if not folder.is_dir()
+        UserError("no such folder", where=folder) for folder in folders if not folder.is_dir()
     )
     verdicts = [verdict for folder in folders for verdict in verify(folder)]
     code = options.exit_code(2 if any(verdict.problems for verdict in verdicts) else 0)

@@ -75,9 +75,7 @@ def _print_waiting(run: Run, as_json: bool) -> None:
 
     figure = waiting(run)
     if figure is None:
-        raise UserError(
-            "the run has no server update, so nothing was waited for", where=str(run.path)
-        )
+        raise UserError("the run has no server update, so nothing was waited for", where=run.path)
     if as_json:
         options.print_json(figure.document())
         return

@@ -37,7 +37,7 @@ def require_simulated(info: Mapping[str, Any], where: Path) -> None:
     if info.get("clock") == "wall":
         raise UserError(
             "the clients of this run were real nodes, which no simulation can continue or repeat",
-            where=str(where),
+            where=where,
             hint="start its ServerApp again: it continues a run that was interrupted; for a change, give it another "
             "scenario and output",
         )
@@ -62,7 +62,7 @@ def load_original(
             raise
         raise UserError(
             f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
-            where=str(folder.path),
+            where=folder.path,
             hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
         ) from error
     if not overrides:
@@ -101,7 +101,7 @@ def timeline_differs(
         hint = f"{format_names(causes)} must be a function of the seed: 'fedsim scenario check --replay' names why"
     return UserError(
         f"{error.message}; the run and its checkpoint stay as they are",
-        where=str(folder.path),
+        where=folder.path,
         hint=f"{hint}\n  or begin a new run: {_again(folder)}",
     )
 
@@ -124,7 +124,7 @@ def changed_files(folder: RunFolder, info: Mapping[str, Any]) -> list[UserError]
     return [
         UserError(
             f"{what} since the run began",
-            where=str(path),
+            where=path,
             hint=f"undo the change, or begin a new run: {_again(folder)}",
         )
         for what, path in changed
@@ -150,7 +150,7 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
         restored = f"cp {original} {folder.scenario}" if is_kept else "from a copy"
         raise UserError(
             "cannot be read: No such file or directory",
-            where=str(folder.scenario),
+            where=folder.scenario,
             hint=f"restore it: {restored}",
         )
     try:
@@ -165,7 +165,7 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
             ]
         raise UserError(
             f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
-            where=str(folder.scenario),
+            where=folder.scenario,
             hint=f"undo the change{f' (the original is {original})' if is_kept else ''}, or begin a new run; "
             "'fedsim resume -s' changes the settings that may differ",
         ) from None
@@ -174,5 +174,5 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
 def _content(path: Path) -> Mapping[str, Any]:
     data = read_yaml(path).data
     if not isinstance(data, dict):
-        raise UserError("is not a scenario", where=str(path))
+        raise UserError("is not a scenario", where=path)
     return data

@@ -240,7 +240,7 @@ def resume(
         if not folder.has_begun:
             raise UserError(
                 "the run was killed before it began, so there is nothing to resume",
-                where=str(path),
+                where=path,
                 hint="run its scenario again, with this folder as the output",
             )
         if live is None:

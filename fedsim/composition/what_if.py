@@ -63,7 +63,7 @@ def require_complete(run: Run) -> None:
     """Refuse a run that has not ended."""
     if run.status != Status.COMPLETE:
         hint = run.folder.next_step(run.info)
-        raise UserError("the run is not complete", where=str(run.path), hint=hint)
+        raise UserError("the run is not complete", where=run.path, hint=hint)
 
 
 def default_folder(before: Run) -> Path:
@@ -79,7 +79,7 @@ def _require_free(folder: Path, before: Run) -> None:
     if is_other or folder.resolve() == before.path.resolve():
         raise UserError(
             "the folder has a run that no what-if made, so it is not replaced",
-            where=str(folder),
+            where=folder,
             hint="choose another output folder with -o (in Python: output)",
         )
 

@@ -146,7 +146,7 @@ def _record(folder: Path, asked: Mapping[str, Any], batch: int) -> dict[str, Any
             changed = ", ".join(key for key in plain if known["asked"].get(key) != plain[key])
             raise UserError(
                 f"the folder answers another question: another {changed}",
-                where=str(folder),
+                where=folder,
                 hint="choose another folder with -o (in Python: output)",
             )
     begun = {"asked": plain, "batch": batch, "batches": 0, "spent_s": 0.0, "files": {}}

@@ -194,7 +194,7 @@ def forecast(
         complete = []
         for each in done:
             if isinstance(each, str):
-                raise UserError(f"a run of the forecast failed: {each}", where=str(folder))
+                raise UserError(f"a run of the forecast failed: {each}", where=folder)
             complete.append(each)
         measured = [goal.measure(run) for run in complete]
         result = Forecast(

@@ -95,7 +95,7 @@ class Runs:
             done.append(run := errors.get(name) or load_run(self._folder / name))
             if isinstance(run, Run) and digest_of(run, sections)[:_DIGITS] != name:
                 hint = "remove this folder, and repeat the command"
-                raise UserError("is the run of another scenario", where=str(run.path), hint=hint)
+                raise UserError("is the run of another scenario", where=run.path, hint=hint)
             if isinstance(run, Run):
                 checksum = run.info["files"][run.folder.scenario.name]
                 self.complete[f"{self._folder.name}/{name}"] = checksum

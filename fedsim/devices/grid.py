@@ -104,7 +104,7 @@ class Grid:
             if region not in known:
                 raise UserError(
                     f"has no region '{name}'" if name else "has several regions, and none is named",
-                    where=str(path),
+                    where=path,
                     hint=f"its regions are {format_names(sorted(known), 20)}; name one: region: {next(iter(known))}",
                 )
             series.append(known[region][1])
@@ -203,13 +203,11 @@ def _read(given: GridSeries, path: Path, wanted: Sequence[str]) -> dict[str, tup
         bundle = TraceBundle.read(path, tables=["grid"])
         require_sound(bundle)
     elif not path.is_file():
-        raise UserError(
-            "no such file", where=str(path), hint="paths are relative to the scenario file"
-        )
+        raise UserError("no such file", where=path, hint="paths are relative to the scenario file")
     else:
         options = {"column": given.column, "unit": given.unit, "regions": wanted}
         bundle = import_bundle(importer.Grid, [path], importer.Grid.Params(**options))
-    nothing = UserError(f"gives no {given.quantity}", where=str(path))
+    nothing = UserError(f"gives no {given.quantity}", where=path)
     result = {}
     groups = bundle.table("grid").to_pandas().groupby(["region", "unit"], observed=True)
     for (name, unit), rows in groups:
@@ -222,7 +220,7 @@ def _read(given: GridSeries, path: Path, wanted: Sequence[str]) -> dict[str, tup
             values = rows["value"].ffill().bfill().to_numpy()
             if (most := np.abs(values).max()) > _MOST:
                 hint = f"values must be at most {_MOST:g} {unit}"
-                raise UserError(f"has the value {most:g} {unit}", where=str(path), hint=hint)
+                raise UserError(f"has the value {most:g} {unit}", where=path, hint=hint)
             result[name] = (unit, Series(edges_us / 1e6, values))
     if not result:
         raise nothing

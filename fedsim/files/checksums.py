@@ -111,7 +111,7 @@ def later_format(written: int, path: Path) -> UserError:
     """The error for a document of a format that this version does not know."""
     return UserError(
         f"was written by a later version of fedsim (format {written})",
-        where=str(path),
+        where=path,
         hint="update fedsim: pip install --upgrade fedsim-des",
     )
 

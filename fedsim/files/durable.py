@@ -88,7 +88,7 @@ def require_no_folder(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         raise UserError(
             "is a folder, but the name is that of a file of fedsim",
-            where=str(path),
+            where=path,
             hint="rename or remove the folder, and repeat the command",
         )
 

@@ -49,14 +49,14 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
     except Timeout:
         raise UserError(
             f"another fedsim process is using this folder: {_owner(owner_path)}",
-            where=str(folder),
+            where=folder,
             hint="wait for it to end, or choose another folder with -o",
         ) from None
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise UserError(
                 f"cannot write to the folder: {error.strerror}",
-                where=str(folder),
+                where=folder,
                 hint="choose a folder that you may write to",
             ) from error
         if folder not in _warned:

@@ -150,9 +150,9 @@ class Record:
     def _unreadable(self, path: Path, error: Exception) -> UserError:
         text = f"cannot be read: {reason(error)}"
         if os.strerror(errno.EAGAIN) in text:  # Arrow reads in threads.
-            return Unreadable(text, where=str(path), hint=MORE_THREADS)
+            return Unreadable(text, where=path, hint=MORE_THREADS)
         if getattr(error, "errno", None) in _NOT_OF_THE_FILE:
-            return Unreadable(text, where=str(path))
+            return Unreadable(text, where=path)
         return self.damaged(path, text)
 
     def damaged(self, path: Path, problem: str) -> UserError:
@@ -161,7 +161,7 @@ class Record:
         hint = self.hint.format(path=f"-r {quoted}" if path.is_dir() else quoted)
         if not os.path.lexists(path):
             hint = hint.replace(f"rm {quoted}, then ", "")
-        return UserError(problem, where=str(path), hint=hint)
+        return UserError(problem, where=path, hint=hint)
 
     def require_intact(self, folder: Path, content: Mapping[str, Any], name: str) -> None:
         """Refuse a file that the record lists and that is missing or has changed."""

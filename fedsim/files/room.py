@@ -28,7 +28,7 @@ def require_room(unpacked_bytes: float, packed_bytes: float, where: object) -> N
     if unpacked_bytes > (limit := most_unpacked(packed_bytes)):
         raise Unreadable(
             f"unpacks to more than {limit / 2**30:.3g} GiB",
-            where=str(where),
+            where=where,
             hint=f"if the file is correct, raise the limit: export {_LIMIT}=16GiB",
         )
 

@@ -284,7 +284,7 @@ class Sources:
             self._packed += path.stat().st_size
             with zipfile.ZipFile(path) as archive:
                 if twice := repeated(archive.namelist()):
-                    raise UserError(f"contains '{twice}' twice", where=str(path), hint=hint)
+                    raise UserError(f"contains '{twice}' twice", where=path, hint=hint)
                 for name in sorted(archive.namelist()):
                     if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
                         continue

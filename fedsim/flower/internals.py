@@ -142,7 +142,7 @@ def project_config(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise UserError(
             "no such folder",
-            where=str(folder),
+            where=folder,
             hint="give the folder of a Flower app; `fedsim init digits --template flower` writes one",
         )
     hint = "give the folder with the app's pyproject.toml, which has a section [tool.flwr.app]"

@@ -66,13 +66,11 @@ def replay(
         for process in processes:
             output = process.communicate()[0]
             if process.returncode:
-                raise UserError(
-                    "a run of its beginning has failed", where=str(app), hint=output.strip()
-                )
+                raise UserError("a run of its beginning has failed", where=app, hint=output.strip())
         first, other = map(load_run, runs)
         difference = first_difference(first, other)
         if difference is not None:
-            raise UserError(f"{difference} in a second run", where=str(app), hint=_SEED)
+            raise UserError(f"{difference} in a second run", where=app, hint=_SEED)
         messages = format_counted(len(_messages(first)), "message")
         versions = format_counted(len(first.aggregations), "model version")
         return f"{messages} and {versions} are the same in two runs"

@@ -293,9 +293,7 @@ def _require_one_value_each(path: Path) -> None:
         named = (child.get("id" if child.tag.endswith(ids) else "key") for child in element)
         if twice := repeated(filter(None, named)):
             raise UserError(
-                f"one <{kind}> has the key '{twice}' twice",
-                where=str(path),
-                hint="remove one of them",
+                f"one <{kind}> has the key '{twice}' twice", where=path, hint="remove one of them"
             )
 
 

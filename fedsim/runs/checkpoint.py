@@ -118,7 +118,7 @@ class Checkpoints:
         if numbered:
             raise UserError(
                 "every checkpoint is damaged",
-                where=str(self.path),
+                where=self.path,
                 hint="remove this folder to resume from the start",
             )
         return None

@@ -62,9 +62,9 @@ def require_same(folder: Path, record: Mapping[str, Any], name: str) -> None:
     run, expected = RunFolder(folder / name), record.get("complete", {}).get(name)
     hint = "restore the folder of the run from a copy, or remove it and repeat the command that wrote it"
     if expected is not None and not run.info.exists():
-        raise UserError("no such file, though the run is complete", where=str(run.info), hint=hint)
+        raise UserError("no such file, though the run is complete", where=run.info, hint=hint)
     if expected is not None and run.read_info()["files"].get(run.scenario.name) != expected:
-        raise UserError("is the run of another scenario", where=str(run.path), hint=hint)
+        raise UserError("is the run of another scenario", where=run.path, hint=hint)
 
 
 class RunFolder:
@@ -182,7 +182,7 @@ class RunFolder:
             return
         hint = "choose another output folder with -o (in Python: output)"
         if not self.path.is_dir():
-            raise UserError("a file with this name exists", where=str(self.given), hint=hint)
+            raise UserError("a file with this name exists", where=self.given, hint=hint)
         # A run that was killed before it had written anything may have left its lock and temporary files.
         names = [item.name for item in self.path.iterdir()]
         if all(name in LOCK_NAMES or name.startswith(TEMPORARY_PREFIX) for name in names):
@@ -204,7 +204,7 @@ class RunFolder:
                 info = self.read_info()
                 if info["status"] != Status.COMPLETE:
                     hint += f"; {self.next_step(info)}"
-        raise UserError(message, where=str(self.given), hint=hint)
+        raise UserError(message, where=self.given, hint=hint)
 
     @property
     def has_begun(self) -> bool:
@@ -230,7 +230,7 @@ class RunFolder:
             command = f"continue with: {format_command('resume', self.given)}"
         return UserError(
             "the disk is full, or a quota or file size limit has been reached",
-            where=str(self.given),
+            where=self.given,
             hint=f"free space, then {command}",
         )
 
@@ -352,14 +352,14 @@ class RunFolder:
         hint = "give the folder that 'fedsim run' printed (in Python: the run's path)"
         if not self.path.is_dir():
             hint += "; if it was stopped before it wrote anything, run it again"
-            raise UserError("no such run folder", where=str(self.given), hint=hint)
+            raise UserError("no such run folder", where=self.given, hint=hint)
         try:
             return RUN.read(self.path)
         except FileNotFoundError:
             self._require_intact_info()
             raise UserError(
                 "the folder has no run.json, so it is not a fedsim run",
-                where=str(self.given),
+                where=self.given,
                 hint="give a run in it, or continue the sweep by repeating the 'fedsim sweep' command or the "
                 "fedsim.sweep() call that started it"
                 if is_sweep(self.path)
@@ -401,12 +401,12 @@ class RunFolder:
         if info["status"] != Status.COMPLETE:
             return UserError(
                 "no such file; the run has not ended",
-                where=str(path),
+                where=path,
                 hint=f"finish it: {format_command('resume', self.given)}",
             )
         return UserError(
             "no such file, though the run is complete: the folder is damaged",
-            where=str(path),
+            where=path,
             hint=f"restore the file from a copy, or repeat the run: {self._repeated(info, '--overwrite')}",
         )
 

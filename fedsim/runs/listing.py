@@ -76,7 +76,7 @@ def contents(folder: Path) -> list[Path]:
     if not found:
         raise UserError(
             "the folder contains no run" if folder.is_dir() else "no such folder",
-            where=str(folder),
+            where=folder,
             hint="give the folder of a run, of a sweep, or one that contains runs",
         )
     return found

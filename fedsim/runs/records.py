@@ -254,7 +254,7 @@ def read_sweep(folder: Path) -> SweepRecord:
     except FileNotFoundError:
         raise UserError(
             f"the folder contains no {SWEEP.file}, so it is not a sweep folder",
-            where=str(folder),
+            where=folder,
             hint="give the folder that `fedsim sweep` printed",
         ) from None
 

@@ -217,7 +217,7 @@ class Run:
             other = self.folder.stream(DISPATCHES.name).name
             raise UserError(
                 f"contradicts {other}, for example in dispatch {contradicts[0]}",
-                where=str(self.folder.stream(made.name)),
+                where=self.folder.stream(made.name),
                 hint=self.folder.next_step(self.info),
             )
 
@@ -333,9 +333,7 @@ class Run:
             self.folder.require_unchanged(self.info, path)
             data = read_stream(path, table) if path is stream else read_parquet(path)
         elif table in STREAMED_OF_EDGES and not self.has_edges:
-            raise UserError(
-                f"the run has no edge servers, so no {table.name}", where=str(self.path)
-            )
+            raise UserError(f"the run has no edge servers, so no {table.name}", where=self.path)
         else:
             raise self.folder.missing(self.info, path)
         if table is METRICS and "values" in data.column_names:
@@ -403,7 +401,7 @@ class Run:
         if self.info.get("timing_only"):
             raise UserError(
                 "the run simulated time only, so it has no model",
-                where=str(path),
+                where=path,
                 hint="run the scenario with learning",
             )
         raise self.folder.missing(self.info, path)
@@ -426,9 +424,7 @@ class Run:
         if metric not in self.metrics.columns[3:]:
             measured = ", ".join(self.metrics.columns[3:]) or "none (timing-only)"
             raise UserError(
-                f"no metric {metric!r} was measured",
-                where=str(self.path),
-                hint=f"measured: {measured}",
+                f"no metric {metric!r} was measured", where=self.path, hint=f"measured: {measured}"
             )
         reached = self.metric_definition(metric).reached(self.metrics[metric], float(level))
         times = self.metrics["time_s"].to_numpy()

@@ -58,7 +58,7 @@ def verify(folder: Path) -> list[Verdict]:
             return [_judged(folder, 1, lost), *verdicts]
         if not any((folder / name).exists() for name in (RUN.file, SWEEP_SCENARIO, MANIFEST_NAME)):
             hint = "give the folder of a run, a sweep, a decision, a forecast, a board run or a trace bundle"
-            raise UserError("the folder has no files with checksums", where=str(folder), hint=hint)
+            raise UserError("the folder has no files with checksums", where=folder, hint=hint)
         return [verify_folder(folder)]
     try:
         content = record.read(folder)

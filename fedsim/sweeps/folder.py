@@ -121,7 +121,7 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
     if taken:
         raise UserError(
             f"exists and contains other files, but no {record.file}",
-            where=str(path),
+            where=path,
             hint="choose another folder with -o (in Python: output)",
         )
     with locked(path):
@@ -156,7 +156,7 @@ def record(
             repeated = "leave out" if timing_only else "add"
             raise UserError(
                 f"this run was made {made} --timing-only",
-                where=str(folder.path),
+                where=folder.path,
                 hint=f"choose another folder for the sweep with -o, or {repeated} --timing-only (in Python: "
                 "timing_only)",
             )
@@ -236,7 +236,7 @@ def _require_same(there: Run, planned: PlannedRun) -> None:
     if changes:
         raise UserError(
             f"this run was made from a different scenario: {format_names(changes, _SHOWN_DIFFERENCES)}",
-            where=str(there.path),
+            where=there.path,
             hint="choose another folder for the sweep with -o, or remove this run's folder",
         )
 
@@ -270,7 +270,7 @@ def changed_since(path: Path, runs: Iterable[tuple[str, LoadedScenario]]) -> Ite
     for file in sorted(changed):
         yield UserError(
             f"complete runs in {path} were made before this file changed",
-            where=str(file),
+            where=file,
             hint="undo the change, choose another folder with -o, or remove the folders of these runs",
         )
 

@@ -175,5 +175,5 @@ def _values(
             )
     for run, value in zip(runs, values.tolist(), strict=True):
         if not value:
-            raise UserError(f"{problem}, so there is no ratio", where=str(run.path), hint=hint)
+            raise UserError(f"{problem}, so there is no ratio", where=run.path, hint=hint)
     return values, missed, censored_s if math.isfinite(censored_s) else None

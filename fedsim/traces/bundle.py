@@ -291,7 +291,7 @@ class TraceBundle:
             for key in loaded[name].column_names if verify else ():
                 if loaded[name].column(key).null_count and not TABLES[name].columns[key].nullable:
                     message = f"values of {key} are missing"
-                    raise UserError(message, where=str(file), hint="create the bundle again")
+                    raise UserError(message, where=file, hint="create the bundle again")
         # After decoding, the pool holds twice the memory that the tables need.
         pa.default_memory_pool().release_unused()
         return cls(manifest, loaded, path, tuple(altered), tuple(unverified))
@@ -355,11 +355,11 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     """
     if Path.cwd().is_relative_to(os.path.realpath(path)):
         message, hint = "is the current folder", f"name a folder in it, such as {path / 'traces'}"
-        raise UserError(message, where=str(path), hint=hint)
+        raise UserError(message, where=path, hint=hint)
     above = next(each for each in path.absolute().parents if each.exists())
     if not (above.is_dir() and os.access(above, os.W_OK)):
         message, hint = "is not a folder in which you may write", "name another output"
-        raise UserError(message, where=str(above), hint=hint)
+        raise UserError(message, where=above, hint=hint)
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     known = {MANIFEST_NAME, *(table_path(path, name).name for name in TABLES)}
@@ -367,14 +367,14 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         _read_manifest(path)
     except UserError:
         message = "exists and is not a trace bundle, so it is not replaced"
-        raise UserError(message, where=str(path), hint="name another folder") from None
+        raise UserError(message, where=path, hint="name another folder") from None
     if others := sorted({item.name for item in path.iterdir()} - known):
         message = f"contains other files than a trace bundle: {', '.join(others[:5])}"
         hint = "move them elsewhere, or name another folder; they will not be replaced"
-        raise UserError(message, where=str(path), hint=hint)
+        raise UserError(message, where=path, hint=hint)
     if not overwrite:
         hint = "name another folder, or use --force to replace the trace bundle"
-        raise UserError("the output already exists", where=str(path), hint=hint)
+        raise UserError("the output already exists", where=path, hint=hint)
 
 
 def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
@@ -406,7 +406,7 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
     if manifest.command is not None:
         # Words of somebody else, perhaps.
         hint += f"; its manifest says how it was created: {manifest.command!r}"
-    return UserError(message, where=str(file), hint=hint)
+    return UserError(message, where=file, hint=hint)
 
 
 def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
@@ -418,7 +418,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
     if not file.exists():
         message = f"is not a trace bundle: it has no {MANIFEST_NAME}"
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
-        raise UserError(message, where=str(folder), hint=hint)
+        raise UserError(message, where=folder, hint=hint)
     hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
     with refused("the manifest cannot be read", file, hint, (ValueError, OSError)):
         require_regular(file)

@@ -50,7 +50,7 @@ class Exporter:
             if file.exists() and not (overwrite and file.is_file()):
                 raise UserError(
                     "the output already exists",
-                    where=str(file),
+                    where=file,
                     hint="name another file, or use --force to replace this one",
                 )
             data = content.encode() if isinstance(content, str) else content
@@ -150,7 +150,7 @@ def _fedscale(
     """
     if path.suffix not in (".json", ".pkl"):
         message = f"the ending '{path.suffix}' does not determine the format"
-        raise UserError(message, where=str(path), hint="end the name in .json or .pkl")
+        raise UserError(message, where=path, hint="end the name in .json or .pkl")
     records_of = _behaviour if params.content == "behaviour" else _capacity
     records = records_of(bundle, params, counts)
     counts["clients"] = len(records)

@@ -123,7 +123,7 @@ class Comparison(ComparisonTables):
             if path.exists() and not page.exists():
                 raise UserError(
                     "exists, but the folder contains no fedsim comparison, so it is not overwritten",
-                    where=str(path),
+                    where=path,
                     hint="choose another folder with -o, or remove the file",
                 )
         figure = draw(self, style)

@@ -69,7 +69,7 @@ def load(
     hint = "give run folders, the folder of a sweep, or the log of a real run"
     words = {True: "is a file, not a folder", False: "no such folder"}
     missing = (path for path in named if not path.is_dir())
-    raise_all(UserError(words[path.exists()], where=str(path), hint=hint) for path in missing)
+    raise_all(UserError(words[path.exists()], where=path, hint=hint) for path in missing)
     for path in named:
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
@@ -164,7 +164,7 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
         if not folders and not (several and (path / PAGE).is_file()):
             raise UserError(
                 "the folder contains no run",
-                where=str(path),
+                where=path,
                 hint="give run folders, or the folder of a sweep",
             )
         yield from folders

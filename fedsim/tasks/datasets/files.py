@@ -128,12 +128,12 @@ class Table(DatasetComponent):
         path = resolve(params.path, folder)
         hint = "give a .csv or .parquet file; CSV is UTF-8 text with a line of column names"
         if path.is_file() and path.suffix.lower() not in (".csv", ".parquet"):
-            raise UserError(f"'{path.suffix}' is not a table", where=str(path), hint=hint)
+            raise UserError(f"'{path.suffix}' is not a table", where=path, hint=hint)
         names = [params.group] if params.group else []
         names += [params.target] if params.target_kind == "class" else []
         frame = read_table(path, hint, names)
         if not len(frame):
-            raise UserError("it has no rows", where=str(path))
+            raise UserError("it has no rows", where=path)
         features = self._features(frame, path)
         used = [*features, *self._not_features]
         _refuse(
@@ -160,9 +160,7 @@ class Table(DatasetComponent):
                 frame[params.is_test].to_numpy(), f"column '{params.is_test}'", path
             )
         if is_test.all():
-            raise UserError(
-                f"column '{params.is_test}' marks all rows as test samples", where=str(path)
-            )
+            raise UserError(f"column '{params.is_test}' marks all rows as test samples", where=path)
         if not params.tokens:
             x = standardized(x, is_test) if params.standardize else x.astype(np.float32)
         return split_dataset(
@@ -192,7 +190,7 @@ class Table(DatasetComponent):
         if missing:
             raise UserError(
                 f"no column {', '.join(map(repr, missing))}",
-                where=str(path),
+                where=path,
                 hint=hint_of_header(columns, f"its columns are: {', '.join(columns)}"),
             )
         leaks = [name for name in features if name.lower() in map(str.lower, self._not_features)]
@@ -226,7 +224,7 @@ def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.
     if not (is_whole or is_text) or (values == values[0]).all():
         raise UserError(
             f"column '{column.name}' does not contain classes",
-            where=str(path),
+            where=path,
             hint="target must name a column of at least two classes: text, whole numbers, or true and false; "
             "to predict a number, set target_kind: quantity",
         )
@@ -238,7 +236,7 @@ def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:
     if column.dtype.kind not in "fiu":
         raise UserError(
             f"column '{column.name}' does not contain numbers",
-            where=str(path),
+            where=path,
             hint="name a numeric column as target, or remove target_kind: quantity",
         )
     values = column.to_numpy(dtype=np.float64)[:, None]
@@ -288,7 +286,7 @@ class ImageFolder(DatasetComponent):
     def load(self, folder: Path | None = None) -> Dataset:
         root = resolve(self.params.root, folder)
         if not root.is_dir():
-            raise UserError("no such folder", where=str(root), hint=PATHS_ARE_RELATIVE)
+            raise UserError("no such folder", where=root, hint=PATHS_ARE_RELATIVE)
         parts = [root / "train", root / "test"]
         if not all(part.is_dir() for part in parts):
             parts = [root]
@@ -296,23 +294,23 @@ class ImageFolder(DatasetComponent):
         if len(classes) < 2:
             raise UserError(
                 f"has {len(classes)} class folders, but at least two are needed",
-                where=str(parts[0]),
+                where=parts[0],
                 hint="put images into <class>/, or with a separate test set into train/<class>/ and test/<class>/",
             )
         if {name.lower() for name in classes} <= _SETS:
             raise UserError(
                 f"its folders {format_names(classes)} are sets of samples, not classes",
-                where=str(parts[0]),
+                where=parts[0],
                 hint="name them train and test, each with the folders of the classes in it",
             )
         if unknown := sorted(set(_class_folders(parts[-1])) - set(classes)):
             message = f"there is no class '{unknown[0]}' in {parts[0]}"
-            raise UserError(message, where=str(parts[-1]))
+            raise UserError(message, where=parts[-1])
         files = [_images(part, name) for part in parts for name in classes]
         empty = [parts[0] / name for name, found in zip(classes, files, strict=False) if not found]
         counts = [sum(map(len, files[: len(classes)])), sum(map(len, files[len(classes) :]))]
         if empty or (len(parts) > 1 and not counts[1]):
-            raise UserError("contains no images", where=str([*empty, parts[-1]][0]), hint=_KNOWN)
+            raise UserError("contains no images", where=[*empty, parts[-1]][0], hint=_KNOWN)
         pairs = (
             (_opened(path), number % len(classes))
             for number, paths in enumerate(files)

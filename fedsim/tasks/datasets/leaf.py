@@ -210,7 +210,7 @@ class Shakespeare(DatasetComponent):
         if not windows[0] or not windows[1]:
             raise UserError(
                 f"no role has enough text for samples of {self.params.length} characters and for test samples",
-                where=str(path),
+                where=path,
                 hint="use a smaller length, or a different test_share",
             )
         return self._dataset(characters, windows, groups, tuple(roles))

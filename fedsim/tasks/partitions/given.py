@@ -51,7 +51,7 @@ class FromFile(Partitioner):
         idle = np.setdiff1d(np.arange(min(clients, len(client) + 1)), training)
         if len(idle):
             hint = "number the clients 0, 1, 2, ... without gaps"
-            raise UserError(f"client {idle[0]} has no training samples", where=str(path), hint=hint)
+            raise UserError(f"client {idle[0]} has no training samples", where=path, hint=hint)
         owners = np.full(total, UNUSED, dtype=np.int64)
         owners[sample] = client
         if is_test is None:
@@ -70,20 +70,20 @@ class FromFile(Partitioner):
             if column not in table or table[column].dtype.kind not in "iu" or not len(table):
                 raise UserError(
                     f"it has no rows, or no column '{column}' of whole numbers",
-                    where=str(path),
+                    where=path,
                     hint=f"its columns are: {', '.join(map(str, table.columns))}",
                 )
         for name in map(str, table.columns):
             if (meant := _COLUMNS.get(re.sub(r"[\W_]", "", name.lower()), name)) != name:
                 message = f"its column '{name}' is not '{meant}'"
-                raise UserError(message, where=str(path), hint="rename or remove it")
+                raise UserError(message, where=path, hint="rename or remove it")
         sample, client = (table[name].to_numpy() for name in ("sample", "client"))
         if "is_test" not in table:
             return sample, client, None
         if self.params.test != "none":
             raise UserError(
                 "both its column is_test and the parameter test choose test samples",
-                where=str(path),
+                where=path,
                 hint="remove one of them",
             )
         return sample, client, test_marks(table["is_test"].to_numpy(), "column 'is_test'", path)

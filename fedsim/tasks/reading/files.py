@@ -139,7 +139,7 @@ def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
 def require_file(path: Path) -> None:
     """Refuse a file named by the user that does not exist."""
     if not path.is_file():
-        raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
+        raise UserError("no such file", where=path, hint=PATHS_ARE_RELATIVE)
 
 
 _DAMAGED = "the file is damaged or has unexpected content"
@@ -203,7 +203,7 @@ def row_place(path: Path, row: int) -> str:
 
 def damaged(path: Path, what: str) -> UserError:
     """The error for a file with unexpected content."""
-    return UserError(f"{_DAMAGED}: {what}", where=str(path), hint=_AGAIN)
+    return UserError(f"{_DAMAGED}: {what}", where=path, hint=_AGAIN)
 
 
 def reading(path: Path, what: str = "") -> AbstractContextManager[None]:
@@ -307,7 +307,7 @@ def read_arrays(
         if path.is_dir():
             what = f"file {', '.join(f'{name}.npy' for name in missing)}"
             hint = "write them with numpy.save, or numpy.lib.format.open_memmap if they are larger than memory"
-        raise UserError(f"it has no {what}", where=str(path), hint=hint)
+        raise UserError(f"it has no {what}", where=path, hint=hint)
     for name in (*required, *(name for name in optional if name in known)):
         file = path / f"{name}.npy" if path.is_dir() else path
         require_file(file)
@@ -333,7 +333,7 @@ def read_arrays(
             if words is None:
                 raise UserError(
                     f"{name} has dtype object, which could contain anything and is not read",
-                    where=str(file),
+                    where=file,
                     hint=f"save it as numbers or text, such as {name}.astype(int) or {name}.astype(str)",
                 ) from error
             arrays[name] = words
@@ -385,7 +385,7 @@ def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDA
     """The mask of the test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages."""
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
         message = f"{what} contains values other than true and false, or 1 and 0"
-        raise UserError(message, where=str(path), hint="it must mark the test samples")
+        raise UserError(message, where=path, hint="it must mark the test samples")
     return values.astype(bool)
 
 
@@ -397,7 +397,7 @@ def as_tokens(x: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[A
             f"tokens is true, but {what} contains values of type {x.dtype} from {low} to {high}"
         )
         hint = "number the codes 0, 1, 2, ..., or leave tokens out"
-        raise UserError(message, where=str(path), hint=hint)
+        raise UserError(message, where=path, hint=hint)
     return x if x.dtype in (np.uint8, np.int32, np.int64) else x.astype(np.int64)
 
 
