@@ -115,7 +115,7 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     """
     sections: Sections = {}
     if RunFolder(folder).info.exists():
-        rows = [_run(folder, goals, sections)]
+        rows = _runs(folder.parent, [folder.name], (folder, {}, ""), goals, sections)
     else:
         owner = _, record, begin = answer_of(folder)
         if not begin and record.get("runs"):
@@ -161,13 +161,10 @@ def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     folder = RunFolder(path)
     if not folder.info.exists():
         return Listed(path, {WAITING: 1})
-    try:
-        run = Run(folder)
-        scenario, seed = run.entry("name"), run.entry("seed")
-        if folder.scenario.exists():  # It is written after run.json.
-            run.read_scenario(sections)
-    except UserError as error:
-        return Listed(path, {status_of(error): 1})
+    run = Run(folder)
+    scenario, seed = run.entry("name"), run.entry("seed")
+    if folder.scenario.exists():  # It is written after run.json.
+        run.read_scenario(sections)
     chosen = (run.info.get("target") or {}) if goals is None else goals
     method = run.info.get("method") or run.info.get("app") or ""
     metrics = _measured(run) if chosen else ()
@@ -188,10 +185,7 @@ def _measured(run: Run) -> tuple[str, ...]:
 
 
 def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
-    try:
-        record = read_sweep(path)
-    except UserError as error:
-        return Listed(path, {status_of(error): 1})
+    record = read_sweep(path)
     names = [entry["run"] for entry in record["runs"]]
     runs = _runs(path, names, (path, record, ""), goals, sections)
     all_seeds = (

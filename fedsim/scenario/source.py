@@ -27,7 +27,7 @@ from ruamel.yaml.tokens import (
     FlowSequenceStartToken,
 )
 
-from fedsim.errors import UserError, printable, raise_all
+from fedsim.errors import UserError, printable, raise_all, refused
 from fedsim.parts.component import is_user_reference
 from fedsim.units import without_comma
 from fedsim.vocabulary.formatting import format_bytes, format_count
@@ -154,33 +154,22 @@ def parse_yaml(text: str, label: str) -> Source:
 
 def read_yaml(path: Path) -> Source:
     """Read a YAML file."""
-    label = str(path)
-    if path.is_char_device():
-        raise UserError("is a device, not a scenario file", where=label)
-    try:
-        if path.stat().st_size > _MOST_BYTES:
+    is_no_text = refused("is not UTF-8 text", path, "save it as UTF-8", UnicodeDecodeError)
+    with refused("cannot be read", path), is_no_text:
+        if not path.exists() or path.is_dir():
+            folder = path if path.is_dir() else path.parent
+            held = sorted(item.name for item in folder.glob("*.y*ml"))[:12]
             raise UserError(
-                f"is larger than {format_bytes(_MOST_BYTES)}",
-                where=label,
-                hint="give a scenario file",
+                "is a folder, not a scenario file" if path.is_dir() else "no such file",
+                where=path,
+                hint=f"{folder} contains {', '.join(held)}" if held else None,
             )
-        text = path.read_text(encoding="utf-8-sig")
-    except (FileNotFoundError, IsADirectoryError):
-        is_folder = path.is_dir()
-        folder = path if is_folder else path.parent
-        held = sorted(item.name for item in folder.glob("*.y*ml"))[:12]
-        raise UserError(
-            "is a folder, not a scenario file" if is_folder else "no such file",
-            where=label,
-            hint=f"{folder} contains {', '.join(held)}" if held else None,
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"is not UTF-8 text (byte {error.start})", where=label, hint="save it as UTF-8"
-        ) from None
-    except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=label) from None
-    return parse_yaml(text, label)
+        if path.is_char_device():
+            raise UserError("is a device, not a scenario file", where=path)
+        if path.stat().st_size > _MOST_BYTES:
+            large = f"is larger than {format_bytes(_MOST_BYTES)}"
+            raise UserError(large, where=path, hint="give a scenario file")
+        return parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
 
 
 def to_yaml(data: Any) -> str:
