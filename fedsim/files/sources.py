@@ -47,56 +47,65 @@ def _complete(ending: str, where: str) -> AbstractContextManager[None]:
     return refused(f"is not a complete {ending} file", where, hint, kinds)
 
 
-def _zstd(content: IO[bytes]) -> Any:
+def _chunks(content: Any, size: int) -> Iterator[bytes]:
+    return iter(lambda: content.read(size), b"")
+
+
+def _zstd(content: IO[bytes], size: int) -> Iterator[bytes]:
     import pyarrow as pa
 
-    return pa.CompressedInputStream(pa.PythonFile(content, "r"), "zstd")
+    return _chunks(pa.CompressedInputStream(pa.PythonFile(content, "r"), "zstd"), size)
 
 
-class _Streams(io.RawIOBase):
+def _streams(new: Callable[[], Any], content: IO[bytes], size: int) -> Iterator[bytes]:
     """The content of compressed streams one after another, with zeros between and after them, as xz allows.
 
     Python's own readers ignore whatever follows a stream and is not another one. A file must begin with a stream.
     """
-
-    def __init__(self, content: IO[bytes], new: Callable[[], Any]) -> None:
-        self._content, self._new, self._stream, self._rest = content, new, new(), b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while True:
-            data = b""
-            if self._stream is None or self._stream.needs_input:
-                data = self._rest or self._content.read(_CHUNK_BYTES)
-                self._rest = b""
-                if not data and self._stream is not None:
-                    raise EOFError("its end is missing")
-                if not data:
-                    return 0
-            if self._stream is None:
-                data = data.lstrip(b"\0")
-                if not data:
-                    continue
-                self._stream = self._new()
-            chunk = self._stream.decompress(data, len(buffer))
-            if self._stream.eof:
-                self._rest, self._stream = self._stream.unused_data, None
-            buffer[: len(chunk)] = chunk
-            if chunk:
-                return len(chunk)
+    stream, data = new(), b""
+    while data := data or content.read(size):
+        if stream is None:
+            data = data.lstrip(b"\0")
+            stream = new() if data else None
+            continue
+        yield stream.decompress(data, size)
+        while not (stream.eof or stream.needs_input):
+            yield stream.decompress(b"", size)
+        data = stream.unused_data
+        stream = None if stream.eof else stream
+    if stream is not None:
+        raise EOFError("its end is missing")
 
 
-CODECS: Mapping[str, Callable[[IO[bytes]], Any]] = {
-    ".gz": lambda content: gzip.GzipFile(fileobj=content),
-    ".bz2": lambda content: io.BufferedReader(_Streams(content, bz2.BZ2Decompressor)),
-    ".xz": lambda content: io.BufferedReader(
-        _Streams(content, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ))
-    ),
+CODECS: Mapping[str, Callable[[IO[bytes], int], Iterator[bytes]]] = {
+    ".gz": lambda content, size: _chunks(gzip.GzipFile(fileobj=content), size),
+    ".bz2": partial(_streams, bz2.BZ2Decompressor),
+    ".xz": partial(_streams, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ)),
     ".zst": _zstd,
 }
-"""How a compressed file is opened, by the ending of its name."""
+"""The chunks of a compressed file, of at most so many bytes, by the ending of its name."""
+
+
+def unpacked(
+    content: IO[bytes],
+    ending: str,
+    where: object,
+    packed_bytes: float,
+    before_bytes: int = 0,
+    most: int | None = None,
+) -> bytes:
+    """The ``content`` of a file with this ending, or its first bytes, at ``most``.
+
+    Refused if it, with the bytes before it, takes too much.
+    """
+    data = io.BytesIO()  # Its value is not copied, as joined chunks would be.
+    read: Callable[[IO[bytes], int], Iterator[bytes]] = CODECS.get(ending, _chunks)
+    for chunk in read(content, most or _CHUNK_BYTES):
+        data.write(chunk)
+        if most is not None and data.tell() >= most:
+            break
+        require_room(before_bytes + data.tell(), packed_bytes, where)
+    return data.getvalue()[:most]
 
 
 @dataclass(frozen=True)
@@ -211,10 +220,10 @@ class Sources:
 
     Args:
         paths: files, folders of files, or zip archives.
-        head: number of bytes to read from each file; -1 for all.
+        head: number of bytes to read from each file; all by default.
     """
 
-    def __init__(self, paths: Sequence[Path], *, head: int = -1) -> None:
+    def __init__(self, paths: Sequence[Path], *, head: int | None = None) -> None:
         self.paths = tuple(paths)
         self._head = head
 
@@ -270,7 +279,7 @@ class Sources:
         with refused("cannot be read", path):
             self._packed += path.stat().st_size
             with path.open("rb") as content:
-                if path.is_file() and self._head < 0 and path.suffix.lower() not in CODECS:
+                if path.is_file() and self._head is None and path.suffix.lower() not in CODECS:
                     head = content.read(2)
                     return SourceFile(
                         name, str(path), path if _utf8(head) == head else _utf8(path.read_bytes())
@@ -296,18 +305,11 @@ class Sources:
         """One file, unpacked."""
         ending = PurePosixPath(name).suffix.lower()
         if ending not in CODECS:
-            return SourceFile(name, where, self._bounded(content, where))
+            return SourceFile(name, where, self._content(content, ending, where))
         with _complete(ending, where):
-            data = self._bounded(CODECS[ending](content), where)
-        return SourceFile(name[: -len(ending)], where, data)
+            return SourceFile(name[: -len(ending)], where, self._content(content, ending, where))
 
-    def _bounded(self, content: Any, where: str) -> bytes:
-        """The ``content``; refused if it, with all compressed files, devices and pipes before it, takes too much."""
-        if self._head >= 0:
-            return _utf8(bytes(content.read(self._head)))
-        data = io.BytesIO()  # Its value is not copied, as joined chunks would be.
-        while chunk := content.read(_CHUNK_BYTES):
-            self._unpacked += len(chunk)
-            require_room(self._unpacked, self._packed, where)
-            data.write(chunk)
-        return _utf8(data.getvalue())
+    def _content(self, content: IO[bytes], ending: str, where: str) -> bytes:
+        data = unpacked(content, ending, where, self._packed, self._unpacked, self._head)
+        self._unpacked += len(data)
+        return _utf8(data)

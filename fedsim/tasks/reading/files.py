@@ -29,8 +29,8 @@ from fedsim.files.checksums import require_regular
 from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
-from fedsim.files.room import most_unpacked, open_parquet, require_room
-from fedsim.files.sources import CODECS
+from fedsim.files.room import open_parquet, require_room
+from fedsim.files.sources import CODECS, unpacked
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.parts.component import Parameters
 
@@ -215,13 +215,8 @@ def read_bytes(path: Path) -> bytes:
     """Content of a file, decompressed if its name ends in .gz, .bz2, .xz or .zst."""
     with reading(path):
         require_regular(path)
-        packed = path.stat().st_size
         with path.open("rb") as file:
-            codec = CODECS.get(path.suffix.lower())
-            stream = codec(file) if codec else file
-            content: bytes = stream.read(int(most_unpacked(packed)) + 1)
-    require_room(len(content), packed, path)
-    return content
+            return unpacked(file, path.suffix.lower(), path, path.stat().st_size)
 
 
 class NotOnDisk(UserError):
