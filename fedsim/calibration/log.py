@@ -183,8 +183,6 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         raise UserError(f"the log has no column {NAMES[name][0]}", where=frame.where, hint=hint)
     frame.mistakes = {} if every_row else None
     frame.load(column.values(), [column[each] for each in ("client", "outcome") if each in column])
-    if not len(frame):
-        raise UserError("the log has no rows", where=frame.where, hint="write one row per dispatch")
     log = pd.DataFrame(index=range(len(frame)))
     for name in ("client", "outcome"):
         none = np.full(len(frame), -1), list[str]()

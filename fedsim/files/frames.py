@@ -539,7 +539,7 @@ class Frame:
         return self.starts[-1]
 
     def load(self, names: Collection[str], words: Collection[str] = ()) -> Frame:
-        """Read these columns from all files, once; ``words`` repeat few words, such as names and states."""
+        """Read these columns from all files, which have rows, once; ``words`` repeat few words, such as names."""
         for file, *alike in (self._alike[role] for role in names if role in self._alike):
             raise file.source.error(_ALIKE.format(*alike), _RENAME)
         for file, named in zip(self.files, self._named, strict=True):
@@ -549,6 +549,8 @@ class Frame:
             )
             self._tables.append(table.rename_columns(list(present)))
             self.starts.append(self.starts[-1] + table.num_rows)
+        if not len(self):
+            raise self.error("has no rows")
         return self
 
     def drop(self, names: Collection[str]) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import UserError, details
+from fedsim.errors import UserError, details, refused
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job, answer, apps_traceback, importable, stop_counting
 from fedsim.flower.clock import thread_on
@@ -92,14 +92,9 @@ def _processes(source: AppSource, count: int | None) -> Workers:
     pool = ProcessPoolExecutor(count or os.cpu_count() or 1, multiprocessing.get_context("spawn"))
 
     def wait(future: Future[Answer]) -> Answer:
-        try:
+        hint = "it may have run out of memory; try fewer processes: -s task.workers.count=1"
+        with refused("a process that ran ClientApps was lost", _WHERE, hint, BrokenProcessPool):
             return future.result()
-        except BrokenProcessPool as error:
-            raise UserError(
-                "a process that ran ClientApps was lost",
-                where=_WHERE,
-                hint="it may have run out of memory; try fewer processes: -s task.workers.count=1",
-            ) from error
 
     return _apart(
         lambda job: pool.submit(_answer_in_process, source, job),

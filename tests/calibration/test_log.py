@@ -64,7 +64,7 @@ MISTAKES = [
         "log.csv:3: compute_s is 3.5 s, but it is 3 s",
     ),
     ("client,start,end\nb,1,2\na,2,1\na,3,1\n", r"log.csv:3: end is before .* \(2 such rows\)"),
-    ("client,start,end\n", "log.csv: the log has no rows"),
+    ("client,start,end\n", "log.csv: has no rows"),
     ("client,start,end,end_s\na,1,2,9\n", "log.csv: has the columns end and end_s"),
     ("client,start,end,End\na,1,2,9\n", "log.csv: has the columns 'end' and 'End'"),
     ("client,start,end\na,0,1e308\nb,-1e308,1\n", "log.csv:3: start is '-1e308'"),

@@ -107,6 +107,7 @@ def replace_by_pipe(file):
         (lambda f: edit(f, importer=None), "'importer': .* import the trace again"),
         (lambda f: edit(f, name="three\x1b[2J"), "contains a control character"),
         (lambda f: edit(f, zone="/dev/zero"), "zone: .* is not a time zone"),
+        (lambda f: edit(f, epoch="noon"), "manifest cannot be read: .*'noon'"),
         (shutil.rmtree, "no such trace bundle"),
     ],
 )

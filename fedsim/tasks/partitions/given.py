@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, refused
 from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
@@ -123,19 +123,15 @@ class Flwr(Partitioner):
         supplied = {"partition_by": "label", "seed": int(rng.integers(2**31))}
         arguments = {key: value for key, value in supplied.items() if key in accepted}
         arguments |= self.params.arguments
-        try:
+        hint = f"its arguments are {inspect.signature(make)}; columns: {', '.join(columns)}"
+        # The classes check their arguments and the data by errors of many kinds.
+        with refused(f"{self.params.partitioner} fails", where, hint, Exception):
             partitioner: Any = make(**arguments)
             partitioner.dataset = required("datasets", "flower", where).Dataset.from_dict(columns)
             partitions = [
                 np.array(partitioner.load_partition(client)["row"][:], np.int64)
                 for client in range(partitioner.num_partitions)
             ]
-        # The classes check their arguments and the data by errors of many kinds.
-        except Exception as error:
-            raise self.misfit(
-                f"{self.params.partitioner} fails: {type(error).__name__}: {error}",
-                f"its arguments are {inspect.signature(make)}; columns: {', '.join(columns)}",
-            ) from error
         owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
         for client, rows in enumerate(partitions):
             owners[rows] = client

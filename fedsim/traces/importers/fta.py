@@ -66,8 +66,6 @@ class Fta(Importer):
             file.names = list(COLUMNS)
             files.append(file)
         frame = Frame(files).load(COLUMNS)
-        if not len(frame):
-            raise sources.error("has no events")
         text = {name: frame.text(name) for name in COLUMNS if not name.endswith("_time")}
         table = pd.DataFrame(
             {n: np.array([*words, ""], object)[code] for n, (code, words) in text.items()}

@@ -216,8 +216,6 @@ class Ucc5g(LinkImporter):
         numbers += [column for column in _PINGS if column in file.names]
         used = {column: column for column in (*REQUIRED, *numbers)}
         frame = Frame([file], used).load(used, ["NetworkMode", "State"])
-        if not len(frame):
-            raise source.error("has no rows")
         time_us = frame.instants("Timestamp", form="%Y.%m.%d_%H.%M.%S").us
         frame.refuse(time_us == NAT, "has no Timestamp")
         state, states = frame.text("State")

@@ -237,8 +237,6 @@ class _Log:
         ]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
-        if not len(frame):
-            raise frame.error("has no rows")
         own_names = [
             *(name for edge in (*self.edges, "duration") for name in frame.called(edge)),
             *frame.stems,

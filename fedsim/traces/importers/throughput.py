@@ -91,8 +91,6 @@ class Throughput(LinkImporter):
         others = [each for each in file.names if each not in numbered.values()]
         frame = Frame([file], numbered | {each: each for each in others})
         frame.load({*_ROLES, *others}, {"device", "direction", *others})
-        if not len(frame):
-            raise source.error("has no rows")
         plain = params.time_format is None and frame.are_plain_numbers("time")
         units = {"rate_unit": values, "time_unit": ["time"] * plain}
         of_file = {option: [str(chosen[role]) for role in units[option]] for option in units}
