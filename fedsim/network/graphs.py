@@ -33,6 +33,9 @@ _MOST_NODES = 100_000
 _MOST_LINKS = 500_000
 ROLE = "role"
 EDGE_LISTS = (".edges", ".edgelist", ".txt")
+_TEXT_OR_INTEGER_WITH_EXPONENT = re.compile(
+    r'(?P<text>"[^"]*"|#.*)|(?<![\w.])\d+(?=e[+-]?\d)', re.IGNORECASE
+)
 
 
 class GraphSource(Parameters, abc.ABC):
@@ -270,7 +273,7 @@ def read_graph(path: Path) -> Any:
     extension = path.suffix.lower()
     if extension in EDGE_LISTS:
         return _read_edge_list(path)
-    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": nx.read_gml}
+    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": _read_gml}
     if extension not in readers:
         message = f"'{path.suffix}' is not a known extension of a graph file"
         hint = f"use one of {', '.join([*readers, *EDGE_LISTS])}"
@@ -284,6 +287,17 @@ def read_graph(path: Path) -> Any:
         message = f"two nodes are labeled {twice}, as text and as a number"
         raise UserError(message, where=where, hint="give one of them a different label")
     return graph
+
+
+def _read_gml(path: Path) -> Any:
+    import networkx as nx
+
+    # networkx reads 1e-05 as the number 1 and the key e.
+    text = _TEXT_OR_INTEGER_WITH_EXPONENT.sub(
+        lambda found: found[0] if found["text"] else f"{found[0]}.0",
+        path.read_text(encoding="ascii"),
+    )
+    return nx.parse_gml(text)
 
 
 def _require_one_value_each(path: Path) -> None:

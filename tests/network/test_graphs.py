@@ -116,6 +116,20 @@ def write_gml(path: Path) -> None:
     nx.write_gml(diamond(), path)
 
 
+def write_gml_by_others(path: Path) -> None:
+    write_gml(path)
+    text = path.read_text()
+    for number, other in (
+        ("0.025", "25e-3"),
+        ("0.01", "1E-2"),
+        ("0.005", "5e-03"),
+        ("1000000.0", "1e+06"),
+    ):
+        assert number in text
+        text = text.replace(number, other)
+    path.write_text(text)
+
+
 def write_edges(path: Path) -> None:
     path.write_text(
         "# a diamond\nserver b 1Mbps 10ms\nb, a, 1e6, 0.01\nserver a 1Mbps 25ms  # direct\n\n"
@@ -125,7 +139,12 @@ def write_edges(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "write"),
-    [("net.graphml", write_graphml), ("net.gml", write_gml), ("net.edges", write_edges)],
+    [
+        ("net.graphml", write_graphml),
+        ("net.gml", write_gml),
+        ("net.gml", write_gml_by_others),
+        ("net.edges", write_edges),
+    ],
 )
 def test_graph_files(name: str, write: Callable[[Path], None], tmp_path: Path) -> None:
     write(tmp_path / name)
