@@ -345,18 +345,18 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
         form: form of text as for ``strptime``; by default ISO 8601 and its usual variants.
     """
     kind = values.type
-    if pa.types.is_duration(kind):
-        us = values.cast(pa.duration("us"), safe=False).cast(pa.int64())
-        local, bad = np.zeros((2, len(us)), np.bool_)
-        return Instants(_filled(us), local, bad, dated=False)
     if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
-        zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-        us = values.cast(pa.timestamp("us", kind.tz if zoned else None), safe=False).cast(
-            pa.int64()
-        )
-        local, bad = np.zeros((2, len(us)), np.bool_)
-        zone = "" if not zoned or kind.tz in ("UTC", "Z") else kind.tz
-        return Instants(_filled(us), local | (not zoned), bad, True, zone)
+        is_dated = not pa.types.is_duration(kind)
+        zone = getattr(kind, "tz", None)
+        values = values.cast(pa.date64()) if pa.types.is_date32(kind) else values
+        unit_s = DURATION_UNITS[getattr(kind, "unit", "ms")]
+        # Without safe, the cast cuts nanoseconds off, and wraps what does not fit.
+        as_us = pa.timestamp("us", zone) if is_dated else pa.duration("us")
+        us = _filled(values.cast(as_us, safe=False).cast(pa.int64()))
+        seconds = _filled(values.cast(pa.int64())) * unit_s
+        bad = (np.abs(seconds) > TIME_S.high) & (us != NAT)
+        local = np.full(len(us), is_dated and zone is None)
+        return Instants(us, local, bad, is_dated, "" if zone in (None, "UTC", "Z") else zone)
     if unit is not None and form is None:
         seconds, bad = numbers(values, TIME_UNITS[unit], "duration")
         if unit == "excel":

@@ -94,6 +94,23 @@ def test_instants_of_other_kinds() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "integers"),
+    [
+        (pa.duration("s"), pa.int64()),
+        (pa.timestamp("s"), pa.int64()),
+        (pa.timestamp("ms", "UTC"), pa.int64()),
+        (pa.date64(), pa.int64()),
+        (pa.date32(), pa.int32()),
+    ],
+)
+def test_instants_beyond_64_bits_are_refused(kind: pa.DataType, integers: pa.DataType) -> None:
+    beyond = 2**31 - 1 if kind == pa.date32() else 18_446_744_073_760_000 // 86_400_000 * 86_400_000
+    column = instants(pa.array([beyond, 0, None, -beyond], integers).cast(kind))
+    assert column.bad.tolist() == [True, False, False, True]
+    assert column.us[1:3].tolist() == [0, NAT]
+
+
+@pytest.mark.parametrize(
     ("number", "given", "fits"),
     [
         (1714550400, "unix_ms", "unix_s"),
