@@ -30,7 +30,7 @@ from fedsim.vocabulary.metrics import definition, require_target
 
 DAMAGED, UNREADABLE = "damaged", "unreadable"
 """Statuses of a run or a sweep with files that cannot be read; unreadable ones may be intact."""
-_MOST_FOLDERS = 20_000
+_MOST_FOLDERS = 5_000
 """Folders without a run that are searched."""
 Goals = Mapping[str, float]
 """Targets: a value by metric."""

@@ -10,14 +10,18 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple
 
 from fedsim.devices.battery import COMPUTE, DOWNLOAD, UPLOAD
+from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
+from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import ARRIVED, Ending
 
 _BEYOND = 2 * NEVER
 """Later than every instant, including NEVER."""
+_MOST_RETURNS = 20_000
+"""Times that a client may leave and return during a dispatch: years of the shortest sessions of real devices."""
 
 
 class Transfer(NamedTuple):
@@ -110,6 +114,7 @@ class DispatchProcess:
         self.steps_done = self.compute_ns = 0
         self._bytes = [0.0, 0.0]
         self._transfer_ns = [0, 0]
+        self._returns = 0
         self._battery = workload.battery(dispatch.client_id)
 
     def run(self) -> Generator[Activity, Reached, None]:
@@ -218,6 +223,14 @@ class DispatchProcess:
         if self.workload.drops:
             self.ending = Ending.OFFLINE
             return False
+        self._returns += 1
+        if self._returns > _MOST_RETURNS:
+            raise UserError(
+                f"client {self.dispatch.client_id} left and came back {format_count(_MOST_RETURNS)} times during one "
+                "dispatch: its sessions are too short for the network, so the run would never end",
+                where="devices.availability",
+                hint="check the unit of the trace's times, or end such dispatches: on_disconnect: drop",
+            )
         availability = self.workload.population.availability
         back_ns = availability.next_online(self.dispatch.client_id, self.now_ns)
         if back_ns > self.now_ns:

@@ -400,6 +400,8 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
         message = (
             "the file has changed since fedsim wrote it: its SHA-256 differs from the manifest's"
         )
+    elif file.exists():
+        message = "is not a regular file"
     hint = "copy the bundle again, or create it again"
     if manifest.command is not None:
         # Words of somebody else, perhaps.

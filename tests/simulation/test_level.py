@@ -168,6 +168,18 @@ def test_work_of_a_client_that_goes_offline_for_good_is_unfinished(
     assert book.outcomes() == {0: "unfinished", 1: "unfinished"}
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_sessions_shorter_than_the_latency_do_not_go_on_forever(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.simulation.dispatch_process._MOST_RETURNS", 20)
+    sessions = online([(10.0 * n, 10.0 * n + 1) for n in range(40)])
+    world: dict[str, Any] = {"step_s": [1], "availability": sessions, "on_disconnect": "pause"}
+    with pytest.raises(UserError, match="client 0 left and came back 20 times during one dispatch"):
+        simulate(**world, latency_s=2.0, rounds=1, shared=shared)
+    assert len(simulate(**world, latency_s=0.0, rounds=1, shared=shared).aggregates) == 1
+
+
 def test_a_battery_that_hardly_recharges_is_not_the_end_of_the_clock() -> None:
     """An empty battery that needs 100,000 years until it may be used never recharges: the run ends without clients."""
     battery = {"battery_j": 100, "recharge_w": 1e-12}

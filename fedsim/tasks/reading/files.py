@@ -139,6 +139,8 @@ def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
 def require_file(path: Path) -> None:
     """Refuse a file named by the user that does not exist."""
     if not path.is_file():
+        if path.exists():
+            raise UserError("is not a regular file", where=path)
         raise UserError("no such file", where=path, hint=PATHS_ARE_RELATIVE)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.files.cells import POSITIVE, TIME_S, Bounds
+from fedsim.files.cells import AMOUNT, TIME_S, Bounds
 from fedsim.files.sources import Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
@@ -20,6 +20,8 @@ from fedsim.traces.importers._assemble import (
     observed_tables,
     records_by_field,
 )
+
+_SPEED = Bounds(0, AMOUNT.high, open_low=True)
 
 
 class FedScale(Importer):
@@ -69,8 +71,8 @@ class FedScale(Importer):
             tables = _behavior_tables(behavior, counts)
         if capacity is not None:
             devices = capacity.ids
-            sample_s = capacity.numbers("computation", "ms per sample", POSITIVE) / 1000.0
-            rate_bps = capacity.numbers("communication", "kbit/s", POSITIVE)
+            sample_s = capacity.numbers("computation", "ms per sample", _SPEED) / 1000.0
+            rate_bps = capacity.numbers("communication", "kbit/s", _SPEED)
             rate_bps *= float(params.bits_per_kbit)
             work = {"task": "*", "phase": "inference", "step_fixed_s": 0.0, "sample_s": sample_s}
             tables.setdefault("devices", {"device_id": devices, "kind": "phone"})

@@ -260,6 +260,11 @@ REFUSED: list[tuple[Any, ...]] = [
         "0 1\n1 1e13\n",
         "rate_bps is 1e+19 bit/s; it must be at least 0 and at most 1e+18",
     ),
+    (
+        "fedscale",
+        '{"1": {"computation": 10, "communication": 1e308}}',
+        "client 1: 'communication' is 1e+308",
+    ),
     ("rtt_matrix", "0 1\n1 0 2\n", ":2: has 3 cells"),
     ("rtt_matrix", "0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
     ("rtt_matrix", "0 x\n1 0\n", ":1: 2 is 'x'"),
