@@ -432,6 +432,7 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
         table = open_parquet(pa.py_buffer(content), file).read()
         if not trusted:
             table.validate(full=True)
-    columns = {key: table.column(key) for key in table.column_names}
-    with refused("the table cannot be read", file, kinds=UserError):
-        return make_table(name, columns)
+        try:
+            return make_table(name, {key: table.column(key) for key in table.column_names})
+        except UserError as error:
+            raise UserError(error.message, where=file, hint=error.hint) from error
