@@ -186,11 +186,7 @@ def reason(error: BaseException) -> str:
 def refused(
     what: str, where: object = None, hint: str | None = None, kinds: Kinds = OSError
 ) -> Iterator[None]:
-    """Turn errors of these ``kinds`` inside into one that says ``what`` cannot be done, and the :func:`reason`.
-
-    Raises:
-        UserError: there was an error.
-    """
+    """Turn errors of these ``kinds`` inside into one that says ``what`` cannot be done, and the :func:`reason`."""
     try:
         yield
     except (UserError, KeyboardInterrupt):

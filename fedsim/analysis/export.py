@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedsim.analysis.perfetto import write_perfetto
 from fedsim.errors import UserError, refused
-from fedsim.files.durable import replacing, replacing_folder
+from fedsim.files.durable import replacing, replacing_folder, require_new
 from fedsim.runs import Run
 from fedsim.runs.tables import csv_text
 from fedsim.tracking.tensorboard import Tensorboard
@@ -27,12 +27,7 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
         raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(FORMATS)}")
     default, write = FORMATS[name]
     target = path if path is not None else run.path / default
-    if target.exists():
-        raise UserError(
-            "already exists",
-            where=target,
-            hint="remove it, or choose another path with -o",
-        )
+    require_new(target, "remove it, or choose another path with -o")
     # Whole or not at all.
     aside = replacing if name == "perfetto" else replacing_folder
     with refused("cannot be written", target):

@@ -18,6 +18,7 @@ from fedsim.cli import Suggesting, options
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.files import terminal
+from fedsim.files.durable import require_new
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import is_user_reference
 from fedsim.parts.parameters import without_markup
@@ -409,9 +410,8 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 
     if plot is not None:
         require_drawable(plot)
-        if plot.exists() and not force:
-            hint = "name another file, or use --force to replace this one"
-            raise UserError("the output already exists", where=plot, hint=hint)
+        if not force:
+            require_new(plot, "name another file, or use --force to replace this one")
     with advancing("measuring"):
         loaded = [require_sound(TraceBundle.read(path)) for path in bundles]
         described = [describe(bundle) for bundle in loaded]

@@ -1,4 +1,7 @@
-"""SHA-256 checksums of files, and of JSON documents that contain their checksum."""
+"""SHA-256 checksums of files, and of JSON documents that contain their checksum.
+
+A file that cannot be read is an :class:`OSError`.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,7 @@ _KEY = "sha256"
 
 
 def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """The SHA-256 of a file's bytes, in hexadecimal."""
     value = hashlib.sha256()
     for piece in _pieces(path):
         value.update(piece)
@@ -32,11 +31,7 @@ def file_sha256(path: Path) -> str:
 
 
 def file_crc32(path: Path) -> str:
-    """The CRC-32 of a file's bytes, in hexadecimal: finds damage, at a fraction of the time of SHA-256.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """The CRC-32 of a file's bytes, in hexadecimal: finds damage, at a fraction of the time of SHA-256."""
     value = 0
     for piece in _pieces(path):
         value = zlib.crc32(piece, value)
@@ -51,21 +46,13 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def kept_sha256(path: Path) -> str:
-    """:func:`file_sha256`, computed once per process until the file changes.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """:func:`file_sha256`, computed once per process until the file changes."""
     state = os.stat(path)
     return _sha256_of_state(path, state.st_size, state.st_mtime_ns)
 
 
 def data_sha256(path: Path) -> str:
-    """The SHA-256 of a data file; of a folder's manifest, which has the checksums of its files; else of all its files.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """The SHA-256 of a data file; of a folder's manifest, which has the checksums of its files; else of all files."""
     if not path.is_dir():
         return kept_sha256(path)
     manifest = path / "manifest.json"

@@ -93,6 +93,12 @@ def require_no_folder(path: Path) -> None:
         )
 
 
+def require_new(path: Path, hint: str) -> None:
+    """Refuse to write where there is something."""
+    if os.path.lexists(path):
+        raise UserError("the output already exists", where=path, hint=hint)
+
+
 def named(path: Path) -> Path:
     """A path whose last part is its name: in place of ``.`` or ``..``, the folder that is meant."""
     return path.resolve() if path.name in ("", "..") else path

@@ -11,7 +11,6 @@ import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
-from xml.etree import ElementTree
 
 from pydantic import Field
 
@@ -267,25 +266,22 @@ def read_graph(path: Path) -> Any:
     """The graph in a file, read according to its extension."""
     import networkx as nx
 
-    where = str(path)
     if not path.is_file():
-        raise UserError("no such file", where=where, hint="paths are relative to the scenario file")
+        raise UserError("no such file", where=path, hint="paths are relative to the scenario file")
     extension = path.suffix.lower()
     if extension in EDGE_LISTS:
         return _read_edge_list(path)
-    readers: dict[str, Any] = {".graphml": nx.read_graphml, ".gml": _read_gml}
+    readers: dict[str, Any] = {".graphml": _read_graphml, ".gml": _read_gml}
     if extension not in readers:
         message = f"'{path.suffix}' is not a known extension of a graph file"
         hint = f"use one of {', '.join([*readers, *EDGE_LISTS])}"
-        raise UserError(message, where=where, hint=hint)
+        raise UserError(message, where=path, hint=hint)
     # The readers of networkx raise any error of their parsers, from KeyError to those of expat.
-    with refused("the graph cannot be read", where, kinds=Exception):
+    with refused("the graph cannot be read", path, kinds=Exception):
         graph = readers[extension](path)
-    if extension == ".graphml":
-        _require_one_value_each(path)
     if twice := repeated(map(str, graph)):
         message = f"two nodes are labeled {twice}, as text and as a number"
-        raise UserError(message, where=where, hint="give one of them a different label")
+        raise UserError(message, where=path, hint="give one of them a different label")
     return graph
 
 
@@ -300,15 +296,20 @@ def _read_gml(path: Path) -> Any:
     return nx.parse_gml(text)
 
 
-def _require_one_value_each(path: Path) -> None:
-    """Refuse two values of one key, and two nodes or keys of one id in GraphML, of which networkx takes the last."""
-    for element in ElementTree.parse(path).iter():
+def _read_graphml(path: Path) -> Any:
+    """The graph in a GraphML file; one that says something twice is refused, because networkx takes the last."""
+    import networkx as nx
+
+    reader: Any = nx.GraphMLReader()
+    graph = next(reader(path=path), None)
+    for element in reader.xml.iter():
         kind, ids = element.tag.rpartition("}")[2], ("node", "key")
         named = (child.get("id" if child.tag.endswith(ids) else "key") for child in element)
         if twice := repeated(filter(None, named)):
-            raise UserError(
-                f"one <{kind}> has the key '{twice}' twice", where=path, hint="remove one of them"
-            )
+            message, hint = f"one <{kind}> has the key '{twice}' twice", "remove one of them"
+            raise UserError(message, where=path, hint=hint)
+    # Without the namespace in its header, the reader finds no graph.
+    return nx.read_graphml(path) if graph is None else graph
 
 
 def _read_edge_list(path: Path) -> Any:

@@ -29,7 +29,7 @@ from fedsim.errors import UserError, printable, refused
 from fedsim.files.cells import time_zone
 from fedsim.files.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.files.documents import parsed
-from fedsim.files.durable import replacing_folder, write_text
+from fedsim.files.durable import replacing_folder, require_new, write_text
 from fedsim.files.room import open_parquet
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import (
@@ -371,8 +371,7 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         hint = "move them elsewhere, or name another folder; they will not be replaced"
         raise UserError(message, where=path, hint=hint)
     if not overwrite:
-        hint = "name another folder, or use --force to replace the trace bundle"
-        raise UserError("the output already exists", where=path, hint=hint)
+        require_new(path, "name another folder, or use --force to replace the trace bundle")
 
 
 def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
@@ -435,6 +434,7 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
         table = open_parquet(pa.py_buffer(content), file).read()
         if not trusted:
             table.validate(full=True)
-    columns = {key: table.column(key) for key in table.column_names}
-    with refused("the table cannot be read", file, kinds=UserError):
-        return make_table(name, columns)
+        try:
+            return make_table(name, {key: table.column(key) for key in table.column_names})
+        except UserError as error:
+            raise UserError(error.message, where=file, hint=error.hint) from error

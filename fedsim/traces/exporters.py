@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError, refused
-from fedsim.files.durable import replacing
+from fedsim.files.durable import replacing, require_new
 from fedsim.parts.component import Parameters
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers.fta import COLUMNS
@@ -47,12 +47,8 @@ class Exporter:
         """Write a bundle in this format, replacing existing files only with ``overwrite``; returns the counts."""
         counts: dict[str, int] = {}
         for file, content in self.files(bundle, path, params, counts):
-            if file.exists() and not (overwrite and file.is_file()):
-                raise UserError(
-                    "the output already exists",
-                    where=file,
-                    hint="name another file, or use --force to replace this one",
-                )
+            if not (overwrite and file.is_file()):
+                require_new(file, "name another file, or use --force to replace this one")
             data = content.encode() if isinstance(content, str) else content
             hint = "name a folder: there is one file per series" if path.is_file() else None
             with refused("cannot be written", file, hint):

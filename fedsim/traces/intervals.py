@@ -165,6 +165,4 @@ def device_periods(bundle: TraceBundle, window: Ints) -> Ints:
     period = bundle.numpy("devices", "period_us").astype(np.float64)
     known: Ints = np.where(np.isnan(period), 0, period).astype(np.int64)
     result: Ints = np.where(np.isnan(period), window, known)
-    if (result < window).any():
-        require_sound(bundle)
     return result

@@ -98,6 +98,7 @@ def replace_by_pipe(file):
         (lambda f: truncate(f / "availability.parquet"), "the table cannot be read"),
         (lambda f: change(f, twice), "cannot be read: .*start_us"),
         (lambda f: change(f, forget), "values of start_us are missing"),
+        (lambda f: change(f, lambda table: table.drop_columns("start_us")), "missing columns"),
         (lambda f: (f / "devices.parquet").unlink(), "table devices .* is missing"),
         (lambda f: (f / "manifest.json").unlink(), "has no manifest.json"),
         (lambda f: replace_by_pipe(f / "manifest.json"), "not a regular file"),

@@ -15,8 +15,8 @@ from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.pages import real_time, write_page
-from fedsim.errors import UserError, refused, strings
-from fedsim.files.durable import remove_temporaries, replacing, write_text
+from fedsim.errors import refused, strings
+from fedsim.files.durable import remove_temporaries, replacing, require_new, write_text
 from fedsim.files.locks import locked
 from fedsim.runs import Run
 from fedsim.runs.tables import csv_text
@@ -120,12 +120,8 @@ class Comparison(ComparisonTables):
         texts["table.tex"] = latex(self)
         figures = [folder / f"{stem}.{suffix}" for suffix in ("pdf", "svg", "png")]
         for path in [*(folder / name for name in texts), *figures]:
-            if path.exists() and not page.exists():
-                raise UserError(
-                    "exists, but the folder contains no fedsim comparison, so it is not overwritten",
-                    where=path,
-                    hint="choose another folder with -o, or remove the file",
-                )
+            if not page.exists():  # Then these files are not those of a comparison.
+                require_new(path, "choose another folder with -o, or remove the file")
         figure = draw(self, style)
         text = render(self, style)
         is_real = any(facts.scenario["clock"] != "simulated" for facts in self.facts)

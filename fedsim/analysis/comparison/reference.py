@@ -24,8 +24,9 @@ from typing import Literal
 from pydantic import Field, ValidationError, model_validator
 
 from fedsim.analysis.comparison.targets import Target
-from fedsim.errors import UserError, UserErrors
+from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
+from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import read_yaml
 
 REFERENCE = "reference.yaml"
@@ -93,10 +94,7 @@ def read_reference(path: Path) -> Reference:
             if table.target is not None:
                 Target.parse(table.target)
     except ValidationError as error:
-        problems = [
-            UserError(item["msg"], where=source.value_place(item["loc"])) for item in error.errors()
-        ]
-        raise UserErrors(problems) from None
+        raise all_errors(problems(error, source.data), source) from None
     except UserError as error:
         raise UserError(error.message, where=f"{path}: {error.where}", hint=error.hint) from None
     return reference

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, PositiveInt
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, refused
 from fedsim.files.durable import replacing_folder
 from fedsim.files.room import require_room
 from fedsim.parts.component import Parameters
@@ -362,7 +362,8 @@ def opened(content: Path | bytes, where: str, open_image: Any = None) -> Image:
     from PIL import Image as images
 
     images.MAX_IMAGE_PIXELS = None  # Its own limit is a warning first.
-    try:
+    # Each format has its own kinds of damage.
+    with refused("it cannot be read", where, kinds=Exception):
         packed = content.stat().st_size if isinstance(content, Path) else len(content)
         file = content if isinstance(content, Path) else BytesIO(content)
         # No others, because Pillow gives PostScript to an interpreter, whatever the file is called.
@@ -371,10 +372,6 @@ def opened(content: Path | bytes, where: str, open_image: Any = None) -> Image:
             require_room(4 * image.width * image.height, packed, where)
             image.load()
             return image
-    except UserError:
-        raise
-    except Exception as error:  # Each format has its own kinds of damage.
-        raise UserError(f"it cannot be read: {error}", where=where) from error
 
 
 def pixels(

@@ -153,7 +153,7 @@ def test_only_an_earlier_comparison_is_replaced(
     folder = tmp_path / "results"
     folder.mkdir()
     (folder / "summary.csv").write_text("mine")
-    with pytest.raises(UserError, match="not overwritten") as caught:
+    with pytest.raises(UserError, match="already exists") as caught:
         comparison.write(folder)
     assert caught.value.where == str(folder / "summary.csv")
     (folder / "summary.csv").rename(folder / "compare.html")
