@@ -150,7 +150,7 @@ def spelled(text: str) -> str:
 def meanings(quantity: str) -> dict[str, tuple[str, bool]]:
     """What each text means as a quantity, and whether it must be read if its canonical spelling is."""
     if quantity == "name":
-        table = {text: (text, False) for text in RIGHT["name"]}
+        table = {text: (spelled(text), False) for text in RIGHT["name"]}
     elif quantity in ("stamp", "json"):
         table = {text: (value, False) for value, texts in RIGHT[quantity].items() for text in texts}
     elif quantity == "mark":

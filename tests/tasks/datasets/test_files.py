@@ -271,6 +271,21 @@ def test_names_that_look_like_none_are_names(tmp_path: Path) -> None:
         load("table", path=path, target="c", group="b")
 
 
+def test_names_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
+    path, columns = tmp_path / "own.parquet", {"a": [1, 2, 3], "c": [" no", "yes", "no "]}
+    pd.DataFrame({**columns, "b": ["DE", " DE ", "NA"]}).to_parquet(path)
+    dataset = load("table", path=path, target="c", group="b")
+    assert (dataset.class_names, dataset.group_names) == (("no", "yes"), ("DE", "NA"))
+    for names, message in (
+        (["DE", "null", "x"], r"row 2: column 'b' has an empty cell"),
+        ([{"a": 1}] * 3, "'b' has bytes, lists or objects"),
+        ([b"x"] * 3, "'b' has bytes, lists or objects"),
+    ):
+        pd.DataFrame({**columns, "b": names}).to_parquet(path)
+        with pytest.raises(UserError, match=message):
+            load("table", path=path, target="c", group="b")
+
+
 def test_a_text_far_longer_than_others_is_refused(tmp_path: Path) -> None:
     y = np.array(["a" * 100_000, *"bc" * 10_000], object)
     path = save_npz(tmp_path / "own.npz", x=np.zeros((len(y), 1), np.uint8), y=y)
