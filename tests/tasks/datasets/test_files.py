@@ -1,6 +1,7 @@
 """A user's own arrays and tables."""
 
 import io
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,18 @@ def test_tokens_stay_integers(tmp_path: Path) -> None:
     assert np.array_equal(dataset.train_x, x[:3])
     assert dataset.vocabulary == 2**24 + 2
     assert load("npz", path=path).vocabulary is None
+
+
+def test_groups_may_be_bytes_and_labels_are_in_range(tmp_path: Path) -> None:
+    x, y = np.ones((4, 2)), np.array([0, 1, 0, 1])
+    path = save_npz(tmp_path / "own.npz", x=x, y=y, group=np.array([b"a", b"\xc3\xa9"] * 2))
+    assert load("npz", path=path).group_names == ("a", "é")
+    save_npz(path, x=x, y=y, group=np.array([1j, 2, 1j, 2]))
+    with pytest.raises(UserError, match="do not fit together"):
+        load("npz", path=path)
+    save_npz(path, x=x, y=np.array([0, 1, 1e39, 1]))
+    with warnings.catch_warnings(action="error"), pytest.raises(UserError, match="are not labels"):
+        load("npz", path=path)
 
 
 def test_quantities(tmp_path: Path) -> None:
