@@ -64,7 +64,7 @@ NUMERIC += [pa.decimal128(20, 3), pa.decimal256(40, 3)]
 EXACT = [*NUMERIC, pa.string_view(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary()]
 EXACT += [pa.dictionary(pa.int32(), kind) for kind in (pa.string(), pa.float64(), pa.binary())]
 OTHER = [pa.bool_(), pa.date32(), pa.date64(), pa.time32("s"), pa.time64("us"), pa.null()]
-OTHER += [pa.binary(16), pa.uuid(), pa.list_(pa.float64()), pa.month_day_nano_interval()]
+OTHER += [pa.binary(16), pa.list_(pa.float64()), pa.month_day_nano_interval()]
 OTHER += [pa.map_(pa.string(), pa.float64()), pa.struct([("a", pa.float64())])]
 OTHER += [pa.timestamp(unit, zone) for unit in ("s", "ns") for zone in (None, "UTC")]
 TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -153,6 +153,9 @@ def meanings(quantity: str) -> dict[str, tuple[str, bool]]:
         table = {text: (spelled(text), False) for text in RIGHT["name"]}
     elif quantity in ("stamp", "json"):
         table = {text: (value, False) for value, texts in RIGHT[quantity].items() for text in texts}
+    elif quantity == "optional":
+        unknown = dict.fromkeys(("null", "NaN"), (ANY, False))
+        table = meanings("json") | unknown
     elif quantity == "mark":
         table = {text: (value, False) for text, value in RIGHT[quantity].items()}
     else:
@@ -247,7 +250,9 @@ def trials(who: str, name: str) -> Iterator[Trial]:
     ):
         said, must = repr(word)[:60], must and must_read
         if not is_table:
-            if quantity == "json" or not re.search("[\"'#[\r]", word):  # They mean something else.
+            if quantity in ("json", "optional") or not re.search(
+                "[\"'#[\r]", word
+            ):  # They mean something else.
                 yield Trial(said, form, {name: word}, meaning, must)
             continue
         if form != "csv" and (len(word) > 1000 or (form not in PARQUET_LIKE and word not in few)):
@@ -470,12 +475,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=list(READERS), choices=READERS)
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
-    tasks = [(who, name) for who in options.only for name in READERS[who]["columns"]]
-    tasks = [
-        task
-        for task in tasks
-        if READERS[task[0]]["columns"][task[1]][0] in (*RIGHT, *NUMBERS, "span_unit", "whole")
-    ]
+    every = [(who, *each) for who in options.only for each in READERS[who]["columns"].items()]
+    tasks = [(who, name) for who, name, cell in every if cell[0] not in ("state", "text")]
     tried, wrong = Counter[str](), Counter[str]()
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
         for who, count, anomalies in pool.imap_unordered(column, tasks):
