@@ -181,7 +181,7 @@ def number(value: Any, quantity: str) -> str:
 def instant(ticks: int, unit: str) -> str:
     """What a timestamp means; the first and the last year of dates stand for those beyond."""
     try:
-        micros = ticks * 10**6 // TICKS[unit]
+        micros = int(Decimal(ticks) * 10**6 / TICKS[unit])
         return f"{datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)}Z"
     except OverflowError:
         return "9999-12-31T23:59:59Z" if ticks > 0 else "0001-01-01T00:00:00Z"
@@ -460,7 +460,8 @@ def column(task: tuple[str, str]) -> tuple[str, int, list[str]]:
             if not error and infinite(result):
                 problems.append("infinite")
             names = name.lower() in error.lower() or re.search(r"(t\.\w+(!t\.csv)?:|row )\d", error)
-            if error and "text" not in reader and not names:
+            is_value = refusal and not meaning.startswith(REFUSED)
+            if error and "text" not in reader and not names and not is_value:
                 problems.append("names neither column nor line")
             said = f"{who} | {name} | {trial.form} | {trial.said}"
             anomalies += [f"{said} | {problem} | {error[:200]}" for problem in problems]

@@ -356,12 +356,17 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
         return Instants(_filled(us), local, bad, dated=False)
     if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
         zoned = pa.types.is_timestamp(kind) and kind.tz is not None
-        us = values.cast(pa.timestamp("us", kind.tz if zoned else None), safe=False).cast(
-            pa.int64()
-        )
+        if pa.types.is_date(kind):
+            values = values.cast(pa.timestamp("s" if pa.types.is_date32(kind) else "ms"))
+        stamps = values.cast(pa.timestamp("us", kind.tz if zoned else None), safe=False)
+        us = _filled(stamps.cast(pa.int64()))
+        ticks = np.asarray(values.cast(pa.int64()).fill_null(0), np.float64)
+        beyond = np.abs(ticks) * DURATION_UNITS[values.type.unit] * 1e6 >= 2.0**63
+        if beyond.any():  # Arrow would make any time of them.
+            us = np.where(beyond, np.where(ticks > 0, FAR_US, -FAR_US), us)
         local, bad = np.zeros((2, len(us)), np.bool_)
         zone = "" if not zoned or kind.tz in ("UTC", "Z") else kind.tz
-        return Instants(_filled(us), local | (not zoned), bad, True, zone)
+        return Instants(us, local | (not zoned), bad, True, zone)
     if unit is not None and form is None:
         seconds, bad = numbers(values, TIME_UNITS[unit], "duration")
         if unit == "excel":

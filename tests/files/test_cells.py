@@ -152,6 +152,17 @@ def test_far_and_skipped_local_times() -> None:
         time_zone("Mars/Olympus")
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [*(pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us")), pa.date32(), pa.date64()],
+    ids=str,
+)
+def test_instants_beyond_64_bits_are_far(kind: Any) -> None:
+    most = 2**31 - 1 if kind == pa.date32() else 2**63 - 1
+    ticks = pa.array([most, -most, 0, None], pa.int32() if kind == pa.date32() else pa.int64())
+    assert instants(ticks.view(kind)).us.tolist() == [FAR_US, -FAR_US, 0, NAT]
+
+
 def test_numbers_and_their_units() -> None:
     forms: list[tuple[Form, str, float]] = [
         ("", "0", 0),
