@@ -4,6 +4,7 @@
 not hold, and then one row per reader with the number of cells. What must hold for each cell: it is read as the
 canonical spelling of its value is, or refused by an error that names the file and the column or the line; within 10 s
 and 1 GB, without a traceback, a warning or an infinite result. ``readers.yaml`` has the files, and what is right.
+It needs the package openpyxl.
 """
 
 from __future__ import annotations
