@@ -17,7 +17,7 @@ import pyarrow as pa
 from fedsim.calibration.clock import Clock, instants
 from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files import cells
-from fedsim.files.frames import Frame, TableFile, first_of, readable
+from fedsim.files.frames import Frame, TableFile, first_of
 from fedsim.files.lines import as_table
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.tables import run_starts
@@ -146,7 +146,6 @@ def json_schema() -> dict[str, Any]:
     }
 
 
-@readable
 def read_log(path: Path, *, every_row: bool = False) -> Log:
     """Read a log: its dispatches in order of their start, with columns as in :data:`COLUMNS`.
 
@@ -181,6 +180,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         hint += f"; lists are left out ({lists}): write one row per dispatch" if lists else ""
         frame.require_header()
         raise UserError(f"the log has no column {NAMES[name][0]}", where=frame.where, hint=hint)
+    frame.require_values([each for every in NAMES.values() for each in every])
     frame.mistakes = {} if every_row else None
     frame.load(column.values(), [column[each] for each in ("client", "outcome") if each in column])
     log = pd.DataFrame(index=range(len(frame)))

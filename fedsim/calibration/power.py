@@ -12,7 +12,7 @@ from fedsim.calibration.clock import instants
 from fedsim.calibration.log import NAMES, Log, numbered, spelled
 from fedsim.errors import UserError
 from fedsim.files import cells
-from fedsim.files.frames import Frame, TableFile, readable
+from fedsim.files.frames import Frame, TableFile
 from fedsim.files.lines import as_table
 from fedsim.files.sources import Sources
 from fedsim.vocabulary.formatting import format_counted, format_names
@@ -34,7 +34,6 @@ _MOST_W = 2000.0
 _HIGHEST_W = 1e9
 
 
-@readable
 def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[str]]:
     """Watts above idle (``download_w``, ``compute_w``, ``upload_w``), watts while idle (``idle_w``), and flags.
 
@@ -58,6 +57,7 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
         frame.require_header()
         message = f"the table has no power readings, but {', '.join(frame.names)}"
         raise UserError(message, where=frame.where, hint=hint)
+    frame.require_values([each for every in _NAMES.values() for each in every])
     frame.load(column.values(), [column[each] for each in ("client", "part") if each in column])
     seconds, clock = instants(frame, {"time": column["time"]})
     number_of = {name: number for number, name in enumerate(log.clients())}

@@ -23,8 +23,10 @@ from fedsim.devices.compute.known import Values
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all, refused
+from fedsim.files.cells import Bounds
 from fedsim.files.checksums import require_regular
-from fedsim.files.delimited import checked_rows
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import Sources
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, with_averaged_buffers
 from fedsim.network.base import Direction
@@ -171,46 +173,51 @@ def edge_stays(devices: Devices, section: Edges) -> Stays:
 
 def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     """Where the clients are, by the scenario's file."""
-    path, rows = devices.folder / source.path, []
-    hint = "write a CSV file with the columns client and edge, or device_id and edge, and a row for each"
-    with refused(
-        f"{path} cannot be used", f"{_WHERE}.members.path", hint, (OSError, ValueError, KeyError)
-    ):
+    path = devices.folder / source.path
+    hint = (
+        "write a table with the columns client and edge, or device_id and edge, and a row for each"
+    )
+    with refused(f"{path} cannot be used", f"{_WHERE}.members.path", hint):
         require_regular(path)
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            lines = checked_rows(file, str(path), skip_initial_space=True)
-            columns = list(map(str.strip, next(lines, (0, list[str]()))[1]))
-            key = "device_id" if "device_id" in columns else "client"
-            for line, cells in lines:
-                row = dict(zip(columns, map(str.strip, cells), strict=True))
-                for name in ("time_s", "latency_s"):
-                    if not 0 <= float(row.get(name, "0") or "nan") <= LONGEST_S:
-                        raise ValueError(f"line {line} has no {name} of 0 or more")
-                if not row[key] or not row["edge"]:
-                    raise ValueError(f"line {line} lacks its {key} or its edge")
-                since_ns = to_ns(float(row.get("time_s", 0))) // 1000 * 1000
-                rows.append((row[key], since_ns, float(row.get("latency_s", 0)), row["edge"]))
-        found: dict[str, dict[int, str]] = {}
-        for name, since_ns, _, edge in sorted(rows):
-            found.setdefault(name, {}).setdefault(since_ns, edge)
-        if "latency_s" not in columns and sum(map(len, found.values())) < len(rows):
-            raise ValueError(f"a {key} has two rows for the same time")
-        names = list(map(str, range(devices.task.clients)))
-        if key == "device_id" and "device" not in devices.names:
-            raise ValueError("without a trace, devices have no device_id")
-        if key == "device_id":
-            names = devices.names["device"].to_pylist()
-        elif len(found) > len(names):
-            raise ValueError(f"it has {len(found)} clients, the scenario has {len(names)}")
-        if missing := [name for name in names if 0 not in found.get(name, ())]:
-            raise ValueError(f"it does not say where {key} {missing[0]} is at time 0")
+    frame = Frame([TableFile(file) for file in Sources([path])])
+    key = "device_id" if "device_id" in frame else "client"
+    if missing := [name for name in (key, "edge") if name not in frame]:
+        raise frame.error(f"has no column '{missing[0]}'", hint)
+    frame.load((key, "edge", "time_s", "latency_s"), (key, "edge"))
+    texts, seconds = [], []
+    for name in (key, "edge"):
+        codes, words = frame.ids(name)
+        frame.refuse(codes < 0, f"{name} is {{}}", hint, name)
+        texts.append([words[code] for code in codes])
+    for name in ("time_s", "latency_s"):
+        values = np.zeros(len(frame))
+        if name in frame:
+            values = frame.number(name, 1.0, Bounds(0, LONGEST_S))
+            frame.refuse(np.isnan(values), f"{name} is {{}}", "give a number of 0 or more", name)
+        seconds.append(values.tolist())
+    since_ns = [to_ns(each) // 1000 * 1000 for each in seconds[0]]
+    rows = sorted(zip(texts[0], since_ns, seconds[1], texts[1], strict=True))
+    found: dict[str, dict[int, str]] = {}
+    for name, since, _, edge in rows:
+        found.setdefault(name, {}).setdefault(since, edge)
+    if "latency_s" not in frame and sum(map(len, found.values())) < len(rows):
+        raise frame.error(f"has two rows of a {key} for the same time", hint)
+    names = list(map(str, range(devices.task.clients)))
+    if key == "device_id" and "device" not in devices.names:
+        raise frame.error("has device_id, but without a trace, devices have none", hint)
+    if key == "device_id":
+        names = devices.names["device"].to_pylist()
+    elif len(found) > len(names):
+        raise frame.error(f"has {len(found)} clients, the scenario has {len(names)}", hint)
+    if missing := [name for name in names if 0 not in found.get(name, ())]:
+        raise frame.error(f"does not say where {key} {missing[0]} is at time 0", hint)
     edges = {edge for stays in found.values() for edge in stays.values()}
     by = int if all(edge.isdecimal() for edge in edges) else str
     number = {edge: i for i, edge in enumerate(sorted(edges, key=by))}
     table = [
-        (client, number[edge], since_ns)
+        (client, number[edge], since)
         for client, name in enumerate(names)
-        for since_ns, edge in found[name].items()
+        for since, edge in found[name].items()
     ]
     client, at, since_ns = np.array(table, dtype=np.int64).T
     begins = np.append(True, (np.diff(client) != 0) | (np.diff(at) != 0))

@@ -179,6 +179,7 @@ def numbers(values: Any, factor: float = 1.0, form: Form = "") -> tuple[Floats, 
     may be ``never`` or the like (infinite).
     """
     kind = values.type
+    is_wrong = pa.types.is_duration(kind) and form != "duration"
     if pa.types.is_duration(kind):
         factor = DURATION_UNITS[kind.unit]
         values = values.cast(pa.int64())
@@ -190,7 +191,8 @@ def numbers(values: Any, factor: float = 1.0, form: Form = "") -> tuple[Floats, 
         floats = _cast(values, pa.float64())
     if floats is not None:
         with np.errstate(over="ignore"):  # Bounds refuse what is infinite.
-            return np.asarray(floats, np.float64) * factor, np.zeros(len(values), np.bool_)
+            result = np.asarray(floats, np.float64) * factor
+        return result, ~np.isnan(result) & is_wrong
     import pandas as pd
 
     text = _known(values, UNKNOWN).to_pandas().str.strip()
@@ -266,7 +268,10 @@ _REWRITES = (
 HAS_YEAR = "%[YyGcxsDF]"
 """What the form of an instant with a year contains."""
 _DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
-_SPAN = r"(?i):|^PT?\d|^(?:\d+ *(?:d(?:ays?)?|h(?:(?:ou)?rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)\b,? *)+$"
+_SPAN = (
+    r"(?i):|^P(?:\d+[DW])?(?:T\d|$)"
+    r"|^(?:\d+ *(?:d(?:ays?)?|h(?:(?:ou)?rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)\b,? *)+$"
+)
 _SPAN_WORDS = (
     (r"(?i)(?<=\d) *d(ays?)?\b,?", " D"),
     (r"(?i)(?<=\d) *h[ours]*\b,?", " h"),

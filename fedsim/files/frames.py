@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import codecs
 import csv
-import functools
 import io
 import itertools
 import os
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +33,6 @@ from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 from fedsim.vocabulary.formatting import format_counted
 
-Result = TypeVar("Result")
 _HEAD_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 24
 _PREAMBLE = 20
@@ -362,19 +360,6 @@ class TableFile:
                 yield reader.line_num
 
 
-def readable(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Let a function of a file, or of several, name them if Arrow cannot convert what is in them."""
-
-    @functools.wraps(function)
-    def read(files: Path | Sequence[Path], *args: Any, **options: Any) -> Result:
-        where = files if isinstance(files, Path) else ", ".join(map(str, files))
-        hint = "write text, numbers or timestamps"
-        with refused("has values that cannot be read", where, hint, pa.ArrowException):
-            return function(files, *args, **options)
-
-    return read
-
-
 class LongFile:
     """A table with one column per device as one row per cell, whose columns are ``column``, its name, and ``state``.
 
@@ -428,12 +413,15 @@ def _converted(rows: Any) -> Any:
 
     frame, columns = pd.DataFrame(rows, dtype=object), []
     for _, column in frame.items():
+        kinds = {*column.map(type)}
         try:
+            if bool in kinds and not kinds.isdisjoint((int, float)):
+                raise pa.ArrowTypeError  # Arrow takes true for 1 beside numbers with decimals.
             cells_ = pa.array(column, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             text = column.astype(str).where(column.notna(), None)
             cells_ = pa.array(text, pa.string())
-            if column.map(type).isin((dict, list)).any():
+            if not kinds.isdisjoint((dict, list)):
                 cells_ = pa.nulls(len(column), pa.list_(pa.null()))
         columns.append(cells_)
     return pa.Table.from_arrays(columns, names=[str(name).strip() for name in frame])
@@ -538,6 +526,15 @@ class Frame:
     def __len__(self) -> int:
         return self.starts[-1]
 
+    def require_values(self, names: Collection[str]) -> None:
+        """Refuse columns of these names whose cells are lists or objects, unless others stand for them."""
+        for file in self.files:
+            for column in (*file.nested, *file.fields):
+                name = role_name(column.partition(".")[0])
+                if name in names and name not in self:
+                    message = f"'{name}' has lists or objects in its cells"
+                    raise file.source.error(message, "write one value per cell, or rename it")
+
     def load(self, names: Collection[str], words: Collection[str] = ()) -> Frame:
         """Read these columns from all files, which have rows, once; ``words`` repeat few words, such as names."""
         for file, *alike in (self._alike[role] for role in names if role in self._alike):
@@ -575,12 +572,20 @@ class Frame:
 
     def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
         """The index of each row's word (-1 if unknown), and the words."""
-        chunks = [chunk for column in self.columns(name) for chunk in _chunks(column)]
-        if not all(cells._is_text(chunk.type) for chunk in chunks):
-            chunks = [chunk.cast(pa.string()) for chunk in chunks]
-        encoded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in chunks]
         wide = pa.dictionary(pa.int32(), pa.string())
-        return cells.texts(pa.chunked_array([c.cast(wide) for c in encoded], wide), lower=lower)
+        with self._converting(name):
+            chunks = [chunk for column in self.columns(name) for chunk in _chunks(column)]
+            if not all(cells._is_text(chunk.type) for chunk in chunks):
+                chunks = [chunk.cast(pa.string()) for chunk in chunks]
+            encoded = [
+                c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in chunks
+            ]
+            return cells.texts(pa.chunked_array([c.cast(wide) for c in encoded], wide), lower=lower)
+
+    def _converting(self, name: str) -> AbstractContextManager[None]:
+        """Name the column in the errors of Arrow, which cannot convert its type or a cell."""
+        hint = "write text, numbers or timestamps"
+        return refused(f"{name} cannot be read", self.where, hint, pa.ArrowException)
 
     def ids(self, name: str) -> tuple[Ints, list[str]]:
         """:meth:`text` whose words are names."""
@@ -604,7 +609,8 @@ class Frame:
         ``unit`` is that of the file, and ``also`` the end of the hint, for messages. Without ``bounds``, they may be
         infinite.
         """
-        pairs = [cells.numbers(column, factor, form) for column in self.columns(name)]
+        with self._converting(name):
+            pairs = [cells.numbers(column, factor, form) for column in self.columns(name)]
         values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
         if bounds is not None:
@@ -661,7 +667,8 @@ class Frame:
             ]
             columns = [cells.with_years(texts, str(form), year)[names.index(name)]]
             form = f"%Y {form}"
-        parts = [cells.instants(column, unit, form) for column in columns]
+        with self._converting(name):
+            parts = [cells.instants(column, unit, form) for column in columns]
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
             np.concatenate([getattr(part, key) for part in parts]) for key in ("us", "local", "bad")
@@ -703,7 +710,8 @@ class Frame:
 
     def are_plain_numbers(self, name: str) -> bool:
         """Whether a column of instants has numbers, whose unit must be declared."""
-        return any(cells.are_plain_numbers(column) for column in self.columns(name))
+        with self._converting(name):
+            return any(cells.are_plain_numbers(column) for column in self.columns(name))
 
     def called(self, name: str) -> list[str]:
         """What the files call a column."""
@@ -718,8 +726,9 @@ class Frame:
         """A cell as it is written, in quotes."""
         number = int(np.searchsorted(self.starts, row, side="right")) - 1
         scalar = self.columns(name)[number][row - self.starts[number]]
-        # Python has no dates before the year 1 or after 9999.
-        text = repr(pc.cast(scalar, pa.string()).as_py() or "") if scalar.is_valid else "''"
+        with self._converting(name):
+            # Python has no dates before the year 1 or after 9999.
+            text = repr(pc.cast(scalar, pa.string()).as_py() or "") if scalar.is_valid else "''"
         return "empty" if text == "''" else cut(text)
 
     def refuse(

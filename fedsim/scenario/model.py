@@ -279,7 +279,7 @@ class EdgeFile(Parameters):
     name: Literal["file"]
     """file"""
     path: Path
-    """CSV file with the columns client (its number) or device_id (of its device in the trace), and edge (name or
+    """Table with the columns client (its number) or device_id (of its device in the trace), and edge (name or
     number of its edge server). With a column time_s, clients move: from that simulated time on, beginning with 0, a
     client is there. With a column latency_s, the row of the lowest latency counts."""
     on_move: Literal["finish", "drop"] = "finish"
@@ -318,7 +318,7 @@ class Edges(Parameters):
     members: Literal["in_order", "random"] | EdgeColumn | EdgeFile | EdgeNearest = "in_order"
     """The clients of each edge server: equal numbers of consecutive clients (``in_order``), or of clients drawn at
     random (``random``); by a column of the ``devices`` table of the trace, such as ``{name: column, column: group}``;
-    or by a CSV file with the columns client and edge, such as ``{name: file, path: edges.csv}``; with a column time_s
+    or by a table with the columns client and edge, such as ``{name: file, path: edges.csv}``; with a column time_s
     they move; or by the nearest of some nodes of the graph of ``devices.network``, such as
     ``{name: nearest, nodes: [n0, n4]}``."""
     rounds: int = Field(default=1, ge=1)

@@ -316,9 +316,15 @@ def test_the_schema_accepts_what_is_read(
 @pytest.mark.parametrize(
     ("column", "values", "message"),
     [
-        ("client", pa.array([b"\xff\xfe"] * 3).dictionary_encode(), "values that cannot be read"),
-        ("client", pa.array([b"\xff\xfe"] * 3), "values that cannot be read"),
-        ("start", pa.array([0, 1, 2], pa.timestamp("us", "Europe/\u202eX")), "cannot be read"),
+        ("client", pa.array([b"\xff\xfe"] * 3).dictionary_encode(), "client cannot be read"),
+        ("client", pa.array([b"\xff\xfe"] * 3), "client cannot be read"),
+        (
+            "start",
+            pa.array([0, 1, 2], pa.timestamp("us", "Europe/\u202eX")),
+            "start cannot be read",
+        ),
+        ("steps", pa.array([[1], [2], [3]]), "'steps' has lists or objects"),
+        ("steps", pa.array([{"n": 1}] * 3), "'steps' has lists or objects"),
         ("round", None, "has the column 'end' twice"),
     ],
 )
@@ -328,7 +334,7 @@ def test_columns_that_arrow_cannot_convert_are_refused(
     columns: dict[str, Any] = {"client": ["a", "b", "c"], "start": [0.0, 1, 2], "end": [1.0, 2, 3]}
     if column == "start":
         columns["end"] = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
-    table = pa.table({**columns, column: values if values is not None else columns["end"]})
+    table = pa.table({**columns, column: columns["end"] if values is None else values})
     if values is None:
         table = table.rename_columns(["client", "start", "end", "end"])
     pq.write_table(table, tmp_path / "log.parquet")

@@ -452,11 +452,11 @@ def test_members_are_read_from_a_file(rows: str, at: list[int], tmp_path: Path) 
     ("rows", "message"),
     [
         *(
-            (f"client,edge,{name}\n0,a,0\n0,b,{value}\n", f"line 3 has no {name} of 0 or more")
+            (f"client,edge,{name}\n0,a,0\n0,b,{value}\n", f"edges.csv:3: {name} is")
             for name in ("latency_s", "time_s")
-            for value in ("", "nan", "-1", "1e300")
+            for value in ("", "nan", "-1", "1e300", "x")
         ),
-        ("client,edge\n0,\n", "line 2 lacks its client or its edge"),
+        ("client,edge\n0,\n", "edges.csv:2: edge is empty"),
         ("client,edge\n0\n", "edges.csv:2: has 1 cell"),
         ("client,time_s,edge\n0,0,a\n0,1,5,b\n", "edges.csv:3: has 4 cells"),
         ("client,edge,edge\n0,a,b\n", "edges.csv:1: has the column 'edge' twice"),

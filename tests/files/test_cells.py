@@ -189,7 +189,15 @@ def test_numbers_and_their_units() -> None:
     assert numbers(pa.array(["1_0", "fast", "0x10", "1,5", "1"]))[1].tolist() == [True] * 4 + [
         False
     ]
-    assert numbers(pa.array([1500, None], pa.duration("ms")), 60.0)[0][0] == 1.5
+    spans = pa.array([1500, None], pa.duration("ms"))
+    for form, _, _ in forms:
+        values, bad = numbers(spans, 60.0, form)
+        assert (values[0], bad.tolist()) == (1.5, [form != "duration", False])
+    # ISO 8601 writes months so; pandas takes them for minutes.
+    assert numbers(pa.array(["P1M", "P1Y", "PT1M", "P1W"]), 1.0, "duration")[1].tolist() == [
+        *[True] * 2,
+        *[False] * 2,
+    ]
     np.testing.assert_array_equal(numbers(pa.array([1, None]))[0], [1, np.nan])
 
 

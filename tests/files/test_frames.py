@@ -266,6 +266,12 @@ def test_whole_numbers_of_json_stay_whole_where_a_cell_is_missing(tmp_path: Path
     assert frame.text("device")[1] == ["9007199254740993", "9007199254740992"]
 
 
+def test_true_is_no_number_beside_numbers(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 0.5}\n{"a": true}\n{"a": 3.5}')
+    with pytest.raises(UserError, match=r"row 2: a is 'True'"):
+        frame_of(tmp_path / "a.jsonl").load(["a"]).number("a")
+
+
 def test_headers_cells_and_comments_of_any_length(tmp_path: Path) -> None:
     names = ["a", *(f"c{n:08}" for n in range(9000)), "b"]
     rows = [["x" * 200_000 + " y", *["1"] * 9000, "2"], ["z" * 9002]]

@@ -168,20 +168,28 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
 
     require_file(path)
     try:
-        if path.suffix.lower() == ".parquet":
+        is_parquet = path.suffix.lower() == ".parquet"
+        if is_parquet:
             table: pd.DataFrame = open_parquet(path, path).read().to_pandas()
-            return table
-        # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
-        content = read_bytes(path)
-        lines = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
-        deque(checked_rows(lines, str(path)), maxlen=0)
-        table = pd.read_csv(BytesIO(content))
-        table.columns = table.columns.str.strip()
+        else:
+            # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
+            content = read_bytes(path)
+            lines = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
+            deque(checked_rows(lines, str(path)), maxlen=0)
+            table = pd.read_csv(BytesIO(content))
+            table.columns = table.columns.str.strip()
         for name in {*names} & {*table.columns} - {*table.select_dtypes("bool")}:
             column, place = table[name], table.columns.get_loc(name)
-            words = pd.read_csv(BytesIO(content), usecols=[place], dtype=str, keep_default_na=False)
-            texts = words.iloc[:, 0].str.strip()
             is_number = column.dtype.kind in "iuf"
+            if not is_parquet:
+                words = pd.read_csv(
+                    BytesIO(content), usecols=[place], dtype=str, keep_default_na=False
+                ).iloc[:, 0]
+            elif (kind := pd.api.types.infer_dtype(words := column.astype(object))) != "string":
+                if kind in ("bytes", "mixed"):
+                    raise ValueError(f"column '{name}' has bytes, lists or objects, not names")
+                continue
+            texts = words.str.strip()
             if not is_number or texts[column.notna()].nunique() > column.nunique():
                 table[name] = texts.mask(texts.isin(UNKNOWN_TEXT))
         return table

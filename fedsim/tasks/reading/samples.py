@@ -153,6 +153,12 @@ def dataset_of_arrays(
             a ``target_kind``, floating-point y are quantities.
     """
     _check_shapes(arrays, where)
+    arrays = {
+        name: np.char.decode(array, "utf-8", "backslashreplace")
+        if array.dtype.kind == "S"
+        else array
+        for name, array in arrays.items()
+    }
     x, y, notes = arrays["x"], arrays["y"], list(notes)
     target: dict[str, Any] = {"classes": 1, "kind": "regression"}
     if target_kind is None and y.dtype.kind == "f" and y.size == len(y):
@@ -408,7 +414,7 @@ def _check_shapes(arrays: Arrays, where: str) -> None:
         len(set(lengths.values())) > 1
         or x.ndim < 2
         or x.dtype.kind not in "fiub"
-        or any(array.ndim != 1 for array in marks)
+        or any(array.ndim != 1 or array.dtype.kind in "cV" for array in marks)
     ):
         shapes = {name: (array.shape, str(array.dtype)) for name, array in arrays.items()}
         raise UserError(f"its arrays do not fit together: {shapes}", where=where, hint=_FORM)
@@ -434,8 +440,7 @@ def _labels(
     names: tuple[str, ...] = ()
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.ndim == 1 and y.dtype.kind in "US":
-        y = np.char.decode(y, "utf-8", "backslashreplace") if y.dtype.kind == "S" else y
+    if y.ndim == 1 and y.dtype.kind == "U":
         unique, y = np.unique(y, return_inverse=True)
         names = tuple(map(str, unique))
         listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
@@ -444,7 +449,7 @@ def _labels(
         if (y.sum(axis=1) == 1).all():
             y = y.argmax(axis=1)
             notes += ["the one-hot rows of y are the labels"]
-    elif y.ndim == 1 and y.dtype.kind == "f" and np.isfinite(y).all() and (y % 1 == 0).all():
+    elif y.ndim == 1 and y.dtype.kind == "f" and (abs(y) < 2**63).all() and (y % 1 == 0).all():
         y = y.astype(np.int64)
         notes += ["the whole numbers in y are labels"]
     if y.ndim != 1 or y.dtype.kind not in "iub":

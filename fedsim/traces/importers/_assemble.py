@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError, cut, raise_all
-from fedsim.files.cells import NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
+from fedsim.files.cells import AMOUNT, NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
 from fedsim.files.frames import Frame, file_names
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer
@@ -203,7 +203,7 @@ def numbers_of(
     ``where`` returns the location of the value with an index, for messages.
     """
     try:
-        if bool in map(type, values):
+        if not {bool, list, tuple, dict}.isdisjoint(map(type, values)):
             raise TypeError
         numbers = np.asarray(values, np.float64).reshape(len(values))
     except (TypeError, ValueError, OverflowError):
@@ -260,6 +260,14 @@ class Records:
     def numbers(self, name: str, unit: str, bounds: Bounds = NOT_NEGATIVE) -> Floats:
         """A numeric field of every record."""
         return numbers_of(self.field(name), f"'{name}'", self.where, bounds, unit)
+
+    def optional(self, name: str) -> Floats:
+        """A numeric field that records need not have, NaN if unknown."""
+        values = [self.by_id[key].get(name, np.nan) for key in self.ids]
+        rows = [row for row, value in enumerate(values) if value is not None and value == value]
+        result, known = np.full(len(values), np.nan), [values[row] for row in rows]
+        result[rows] = numbers_of(known, f"'{name}'", lambda at: self.where(rows[at]), AMOUNT)
+        return result
 
     def instants_us(self, lists: Sequence[Sequence[Any]], name: str) -> tuple[Ints, Ints]:
         """The record of each of some seconds, of which every record has a list, and the seconds as microseconds."""

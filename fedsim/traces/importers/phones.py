@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fedsim.errors import UserError, cut
+from fedsim.errors import UserError
 from fedsim.files.cells import POSITIVE, Bounds
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
@@ -120,15 +120,10 @@ def _plain(source: SourceFile, content: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _speeds(file: Records) -> dict[str, Any]:
-    table = pd.DataFrame(list(file.by_id.values())).reindex(columns=["cpu_f", "ram"])
-    optional = table.apply(pd.to_numeric, errors="coerce")
-    for row, name in np.argwhere((optional.isna() & table.notna()).to_numpy())[:1].tolist():
-        message = f"'{table.columns[name]}' is {cut(repr(table.iloc[row, name]))}, not a number"
-        raise UserError(message, where=file.where(row))
     devices = {"device_id": file.ids, "kind": "phone", "model": file.texts("device")}
     sample_s = file.numbers("speed", "ms per inference", POSITIVE) / 1000.0
     work = {"task": "*", "phase": "inference", "step_fixed_s": 0.0, "sample_s": sample_s}
-    work |= {"score": optional["cpu_f"].to_numpy(), "ram_bytes": optional["ram"].to_numpy() * GIB}
+    work |= {"score": file.optional("cpu_f"), "ram_bytes": file.optional("ram") * GIB}
     return {"devices": devices, "compute": {"device_id": file.ids, **work}}
 
 

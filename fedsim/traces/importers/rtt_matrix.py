@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.files.cells import Floats
+from fedsim.files.cells import Bounds, Floats
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
@@ -21,6 +21,8 @@ from fedsim.vocabulary.formatting import format_duration
 _FACTOR = {"ms": 1e-3, "s": 1.0}
 # Median round-trip times of real networks lie within these bounds.
 _PLAUSIBLE_S = (1e-4, 10.0)
+_FINITE = Bounds(0, 1e30)
+"""What is finite in 32 bits."""
 
 
 class RttMatrix(Importer):
@@ -83,7 +85,7 @@ def _matrix(source: SourceFile) -> Floats:
     file = TableFile(source, header=False)
     names = [name for name in file.names if name]
     frame = Frame([file]).load(names)
-    columns = [frame.number(name) for name in names]
+    columns = [frame.number(name, 1.0, _FINITE) for name in names]
     # A line may end with a tab.
     while columns and len(columns) > len(frame) and np.isnan(columns[-1]).all():
         columns.pop()

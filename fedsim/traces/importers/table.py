@@ -236,6 +236,7 @@ class _Log:
             each for each in self.unused if re.fullmatch("(.*_)?(state|status|event)", each)
         ]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
+        frame.require_values({*NUMBERS, "start", "end", "duration"})
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         own_names = [
             *(name for edge in (*self.edges, "duration") for name in frame.called(edge)),

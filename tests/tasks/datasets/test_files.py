@@ -1,6 +1,7 @@
 """A user's own arrays and tables."""
 
 import io
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,18 @@ def test_tokens_stay_integers(tmp_path: Path) -> None:
     assert load("npz", path=path).vocabulary is None
 
 
+def test_groups_may_be_bytes_and_labels_are_in_range(tmp_path: Path) -> None:
+    x, y = np.ones((4, 2)), np.array([0, 1, 0, 1])
+    path = save_npz(tmp_path / "own.npz", x=x, y=y, group=np.array([b"a", b"\xc3\xa9"] * 2))
+    assert load("npz", path=path).group_names == ("a", "é")
+    save_npz(path, x=x, y=y, group=np.array([1j, 2, 1j, 2]))
+    with pytest.raises(UserError, match="do not fit together"):
+        load("npz", path=path)
+    save_npz(path, x=x, y=np.array([0, 1, 1e39, 1]))
+    with warnings.catch_warnings(action="error"), pytest.raises(UserError, match="are not labels"):
+        load("npz", path=path)
+
+
 def test_quantities(tmp_path: Path) -> None:
     y = np.array([0.5, -1.5, 2.0, 7.25, 3.0])
     np.savez(tmp_path / "own.npz", x=np.ones((5, 2)), y=y)
@@ -269,6 +282,21 @@ def test_names_that_look_like_none_are_names(tmp_path: Path) -> None:
     path.write_text("a,b,c\n" + "1,DE,no\n2,null,yes\n")
     with pytest.raises(UserError, match=r"own\.csv:3: column 'b' has an empty cell, or .* nan"):
         load("table", path=path, target="c", group="b")
+
+
+def test_names_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
+    path, columns = tmp_path / "own.parquet", {"a": [1, 2, 3], "c": [" no", "yes", "no "]}
+    pd.DataFrame({**columns, "b": ["DE", " DE ", "NA"]}).to_parquet(path)
+    dataset = load("table", path=path, target="c", group="b")
+    assert (dataset.class_names, dataset.group_names) == (("no", "yes"), ("DE", "NA"))
+    for names, message in (
+        (["DE", "null", "x"], r"row 2: column 'b' has an empty cell"),
+        ([{"a": 1}] * 3, "'b' has bytes, lists or objects"),
+        ([b"x"] * 3, "'b' has bytes, lists or objects"),
+    ):
+        pd.DataFrame({**columns, "b": names}).to_parquet(path)
+        with pytest.raises(UserError, match=message):
+            load("table", path=path, target="c", group="b")
 
 
 def test_a_text_far_longer_than_others_is_refused(tmp_path: Path) -> None:

@@ -64,6 +64,12 @@ def test_propius_speeds(tmp_path: Path, form: str) -> None:
     assert (row["device_id"], row["sample_s"], row["step_fixed_s"]) == ("440", 0.024, 0.0)
     assert (row["score"], row["ram_bytes"], row["phase"]) == (8.0, 6 * 2**30, "inference")
     assert bundle.devices.column("model").to_pylist() == ["P"]
+    path = put(tmp_path / "n.json", json.dumps({"440": {**record, "ram": None, "cpu_f": 10**19}}))
+    row = import_("ai_benchmark", path).tables["compute"].to_pylist()[0]
+    assert (row["score"], row["ram_bytes"]) == (1e19, None)
+    for value in (True, "x", [6], 1e300):
+        path = put(tmp_path / "n.json", json.dumps({"440": {**record, "ram": value}}))
+        assert "device 440: 'ram' is" in refused("ai_benchmark", path)
 
 
 @pytest.mark.real_data

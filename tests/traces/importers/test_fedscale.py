@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.traces.helpers import behaviour, client, import_, intervals, refused
+from tests.traces.helpers import behaviour, client, import_, intervals, put, refused
 
 US = 1_000_000
 
@@ -82,6 +82,12 @@ def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
         "cut_at_window": 1,
         "duration_differs": 1,
     }
+
+
+@pytest.mark.parametrize("value", [[7], [[7]], [True], ["7"], {"a": 7}, True, None, "x"])
+def test_a_number_in_a_list_or_object_is_no_number(tmp_path: Path, value: Any) -> None:
+    path = put(tmp_path / "c.json", json.dumps({"1": {"computation": 1, "communication": value}}))
+    assert "client 1: 'communication' is" in refused("fedscale", path)
 
 
 def test_capacity_units(tmp_path: Path) -> None:

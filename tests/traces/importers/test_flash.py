@@ -1,6 +1,7 @@
 """Importing FLASH's files: values, what is dropped and counted, and what is refused."""
 
 import json
+import warnings
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,11 @@ def test_speeds(tmp_path: Path) -> None:
     assert bundle.manifest.counts["devices_without_speed"] == 1
     alone = import_("flash", speeds)
     assert alone.device_ids.to_pylist() == ["a", "z"]
+    huge = timers(
+        tmp_path / "h.json", a={"down_u": 1.0, "down_sigma": 0.0, "up_u": 1.0, "up_sigma": 1e300}
+    )
+    with warnings.catch_warnings(action="error"):
+        assert "bandwidth_cv is inf" in refused("flash", huge)
 
 
 @pytest.mark.real_data

@@ -1,5 +1,6 @@
 """Importing round-trip matrices: values, what is dropped and counted, and what is refused."""
 
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ def test_rtt_units_must_be_said(tmp_path: Path) -> None:
     assert ":2: 1 is '-1'\n  it must be a number of at least 0" in refused(
         "rtt_matrix", negative, unit="ms"
     )
+    with warnings.catch_warnings(action="error"):
+        huge = put(tmp_path / "h", "0 2\n1e308 0\n")
+        assert ":2: 1 is '1e308'" in refused("rtt_matrix", huge, unit="ms")
 
 
 def test_rtt_zero_and_missing_pairs_are_unknown(tmp_path: Path) -> None:
