@@ -39,12 +39,14 @@ from benchmarks import hostile
 from fedsim.board import suite as suites
 from fedsim.files.locks import LOCK_NAMES
 from fedsim.runs import writer
+from fedsim.runs.records import FACTS, RUN
 
 STEPS = 3
 ADVICE = re.compile(r"(?:^|[ :(])((?:fedsim|rm|cp|mv) [^;,)\n']+)", re.MULTILINE)
 PLACEHOLDERS = {"NEW_FOLDER": "out-new", "SCENARIO": "s.yaml"}
 SAID = re.compile(r"damaged|unreadable|not verifiable|error:|warning:")
 DAMAGE = re.compile(r"damaged|changed since|cannot be read|No such file|is missing")
+RECORDS = (RUN.file, FACTS.file)
 COMPARED_AS_TEXT = (".csv", ".html", ".json", ".yaml", ".tex", ".trace")
 
 
@@ -235,7 +237,7 @@ def output(room: Room, call: str, text: str) -> list[str]:
         return [f"{name} {content[name]}" for name in sorted(content)]
     pieces = text.splitlines()
     for path in sorted({*Path().glob("out*"), *Path().glob("out*/**/*"), *Path().glob("scaled/*")}):
-        if path.suffix in COMPARED_AS_TEXT and path.is_file():
+        if path.suffix in COMPARED_AS_TEXT and path.name not in RECORDS and path.is_file():
             pieces += [f"{path.name} {piece}" for piece in re.split(r"[<\n]", path.read_text())]
         elif path.suffix == ".parquet":
             pieces += chaos.content(path).values()

@@ -258,10 +258,16 @@ def resume(
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
         with folder.tables_aside() as put_tables_back:
+
+            def undo() -> None:
+                """Leave the run as the interruption did."""
+                put_tables_back()
+                RUN.write(folder.path, info)
+
             execution = Execution(
                 world,
                 folder,
-                undo=partial(folder.update_info, status=info["status"]),
+                undo=undo,
                 on_progress=on_progress,
                 began=began,
                 ranks=ranks,
@@ -272,9 +278,7 @@ def resume(
             try:
                 return execution.run()
             except TimelineDiffers as error:
-                # The run stays as the interruption left it.
-                put_tables_back()
-                RUN.write(folder.path, info)
+                undo()
                 raise timeline_differs(error, loaded, folder) from None
 
 

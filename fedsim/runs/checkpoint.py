@@ -28,6 +28,7 @@ from fedsim.files.durable import (
 )
 from fedsim.files.records import Record, entries
 from fedsim.runs.records import RUN, Amount, Count
+from fedsim.vocabulary.formatting import format_word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -119,7 +120,7 @@ class Checkpoints:
             raise UserError(
                 "every checkpoint is damaged",
                 where=self.path,
-                hint="remove this folder to resume from the start",
+                hint=f"resume from the start: rm -r {format_word(str(self.path))}, then repeat the command",
             )
         return None
 

@@ -324,13 +324,15 @@ class RunFolder:
         The value is a function that puts them back in place of the new ones, which must be closed; they are removed at
         the end. If the process is killed, the next :meth:`reclaimed` removes them.
         """
-        aside = {}
-        for path in self._streams:
+        aside, tables = {}, [*self._streams, *(self.parquet(table.name) for table in TABLES)]
+        for path in tables:
             if path.exists():
                 aside[path] = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
                 os.replace(path, aside[path])
 
         def put_back() -> None:
+            for path in tables:
+                path.unlink(missing_ok=True)
             for path, moved in aside.items():
                 os.replace(moved, path)
 
@@ -376,7 +378,12 @@ class RunFolder:
         name = self._name(path)
         if info["status"] == Status.COMPLETE and name not in info["files"]:
             raise RUN.damaged(path, f"is not listed in {RUN.file}")
-        RUN.require_intact(self.path, info, name)
+        try:
+            RUN.require_intact(self.path, info, name)
+        except UserError:
+            if (latest := self.read_info()) == info:
+                raise
+            self.require_unchanged(latest, path)  # Another process has resumed or replaced the run.
 
     def problems(
         self, info: Mapping[str, Any], names: Iterable[str] | None = None

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from fedsim.errors import Unreadable, UserError, refused
-from fedsim.runs.folder import RunFolder, require_same
+from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
@@ -178,8 +178,9 @@ def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
 
 
 def _measured(run: Run) -> tuple[str, ...]:
-    # It may have no table yet, or be writing it just now; 'fedsim verify' finds damage.
-    with contextlib.suppress(UserError, OSError, pa.ArrowException):
+    # It may have no table yet, or be writing it just now.
+    hidden = () if run.status is Status.COMPLETE else (UserError, OSError, pa.ArrowException)
+    with contextlib.suppress(*hidden):
         return tuple(map(str, run.metrics.columns[3:]))
     return ()
 

@@ -114,13 +114,16 @@ def _run(path: Path) -> Verdict:
     folder = RunFolder(path)
     info = folder.read_info()
     problems = folder.problems(info)
-    damaged = Checkpoints(folder.checkpoint).damaged()
+    # A process that works in the folder replaces them.
+    damaged = [] if is_owned(path) else Checkpoints(folder.checkpoint).damaged()
     problems += [RUN.damaged(file, message) for file, message in damaged]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
     if not problems and info["status"] == Status.COMPLETE:
         with _noted(problems):
             _require_consistent(Run(folder))
+    if problems and folder.read_info() != info:
+        return _run(path)  # Another process has resumed, replaced or completed the run.
     files = 1 + folder.facts.exists() + len(info["files"])
     files += len(list(folder.checkpoint.glob("[0-9]*/*")))
     if problems or info["status"] == Status.COMPLETE:
