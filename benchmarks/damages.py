@@ -44,6 +44,7 @@ from fedsim.runs.records import FACTS, RUN
 STEPS = 3
 ADVICE = re.compile(r"(?:^|[ :(])((?:fedsim|rm|cp|mv) [^;,)\n']+)", re.MULTILINE)
 PLACEHOLDERS = {"NEW_FOLDER": "out-new", "SCENARIO": "s.yaml"}
+WALL = re.compile("wall|real time|learning plane|time plane")
 SAID = re.compile(r"damaged|unreadable|not verifiable|error:|warning:")
 DAMAGE = re.compile(r"damaged|changed since|cannot be read|No such file|is missing")
 RECORDS = (RUN.file, FACTS.file)
@@ -87,7 +88,7 @@ READS = (
     "compare {0} other-made -o out",
     "what-if {0} -s devices.compute.median=2x -o out",
 )
-RUN = (*READS, "calibrate {0} -o out", "export {0} --format perfetto -o out.json")
+COMPLETE = (*READS, "calibrate {0} -o out", "export {0} --format perfetto -o out.json")
 BEGUN = ("resume {0}", "run s.yaml -o {0} --overwrite")
 
 
@@ -99,7 +100,9 @@ def of(room: str, calls: tuple[str, ...]) -> tuple[str, ...]:
 SWEEP = "sweep sweep.yaml -j 1 -o {0}"
 SWEEPS = (*LOOKS, "compare {0} -o out", "ls {0}")
 ROOMS = {
-    "run": Room("made", "other-made", of("made", RUN), of("made", (*BEGUN, "run s.yaml -o {0}"))),
+    "run": Room(
+        "made", "other-made", of("made", COMPLETE), of("made", (*BEGUN, "run s.yaml -o {0}"))
+    ),
     "killed run": Room("killed", "other-killed", of("killed", READS), of("killed", BEGUN)),
     "stopped run": Room("begun", "other-begun", of("begun", READS), of("begun", BEGUN)),
     "sweep": Room(
@@ -205,7 +208,7 @@ def cells() -> list[tuple[str, str, Path, str]]:
             if not path.is_file() or path.name in LOCK_NAMES:
                 continue
             sibling = Path(room.sibling) / path.relative_to(folder)
-            for damage in DAMAGES:
+            for damage in DAMAGES if path.stat().st_size else ():
                 is_other = sibling.is_file() and sibling.read_bytes() != path.read_bytes()
                 if damage == "of a sibling" and not is_other:
                     continue
@@ -229,10 +232,8 @@ def tree(folder: Path) -> dict[str, object]:
 
 
 def output(room: Room, call: str, text: str) -> list[str]:
-    """What a call has shown or written, in pieces."""
+    """What a call has shown or written, in pieces, without absolute paths and wall times."""
     if call in room.writes:
-        if "Traceback" in text:
-            return [text]
         content = chaos.content(Path(room.path))
         return [f"{name} {content[name]}" for name in sorted(content)]
     pieces = text.splitlines()
@@ -241,7 +242,8 @@ def output(room: Room, call: str, text: str) -> list[str]:
             pieces += [f"{path.name} {piece}" for piece in re.split(r"[<\n]", path.read_text())]
         elif path.suffix == ".parquet":
             pieces += chaos.content(path).values()
-    return pieces
+    pieces = [re.sub(rf"{re.escape(str(Path.cwd().parent))}[^\s\"'<]*", "", one) for one in pieces]
+    return ["" if WALL.search(piece) else piece for piece in pieces]
 
 
 @dataclass

@@ -48,6 +48,7 @@ from fedsim.runs.progress import Progress as Progress
 from fedsim.runs.records import RUN, environment
 from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
+from fedsim.runs.verification import verify_folder
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
@@ -233,7 +234,7 @@ def resume(
                 load_original(folder, info, overrides)
             on_start("the run is complete")
             run = Run(folder)
-            raise_all(folder.problems(run.info))
+            raise_all(verify_folder(path).problems)
             if not folder.report.exists():
                 run.report()  # The process was killed before it was written.
             return run

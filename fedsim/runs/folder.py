@@ -256,12 +256,13 @@ class RunFolder:
             self.path / own_code.FOLDER: [glob.escape(path.name) for path in self._code(info)],
         }
         what = "cannot remove the files of the earlier run"
+        for path in files:
+            require_no_folder(path)
         with refused(what, self.path, "choose another output folder with -o"):
             Checkpoints(self.checkpoint).remove()
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
             for path in files:
-                require_no_folder(path)
                 path.unlink(missing_ok=True)
             remove_temporaries(self.path)
 
@@ -384,6 +385,11 @@ class RunFolder:
             if (latest := self.read_info()) == info:
                 raise
             self.require_unchanged(latest, path)  # Another process has resumed or replaced the run.
+
+    def intact_scenario(self) -> Path:
+        """``scenario.yaml``, which nobody has edited."""
+        self.require_unchanged(self.read_info(), self.scenario)
+        return self.scenario
 
     def problems(
         self, info: Mapping[str, Any], names: Iterable[str] | None = None
