@@ -301,6 +301,7 @@ class Trials:
             held = outside.read_bytes() if outside.exists() else None
             what = f"{name}: {path} {damage}: fedsim {call}"
             code, text, wrong = hostile.called(call)
+            after = tree(Path(room.path))
             is_refused = code == chaos.USER
             self.tried["refused means untouched" if is_refused else "same or said"] += 1
             if wrong:
@@ -308,15 +309,24 @@ class Trials:
             if held is not None and (not outside.exists() or outside.read_bytes() != held):
                 self.wrong("same or said", f"{what}: changed a file elsewhere", text)
             if code == chaos.DONE:
+                is_left = before.get(str(path)) == after.get(str(path))
+                if call in room.writes and is_left and path.name not in LOCK_NAMES:
+                    self.restore(path)  # Complete runs are not read again.
                 self.compare(expected[name, call], output(room, call, text), path, what, text)
             if not is_refused:
                 continue
-            after = tree(Path(room.path))
             changed = [key for key in {*before, *after} if before.get(key) != after.get(key)]
             if changed:
                 self.wrong("refused means untouched", f"{what}: {sorted(changed)}", text)
             if ADVICE.search(text):
                 self.advised(call, text, what)
+
+    def restore(self, path: Path) -> None:
+        """Copy a file that is as the damage left it from the prepared folder."""
+        if path.is_dir():
+            path.rmdir()
+        if not path.is_symlink():
+            shutil.copyfile(self.prepared / path, path)
 
     def compare(
         self, expected: list[str | None], now: list[str], path: Path, what: str, text: str
@@ -431,7 +441,7 @@ OF_RANKS = (
 VARIABLES = (
     *OF_RANKS,
     *("FEDSIM_DATA", "FEDSIM_MAX_UNPACKED", "FEDSIM_NO_USER_CODE", "TMPDIR", "HOME", "COLUMNS"),
-    *("LANG", "LC_ALL", "TZ", "TERM", "PYTHONIOENCODING", "NO_COLOR", "OMP_NUM_THREADS"),
+    *("LANG", "LC_ALL", "TZ", "TERM", "NO_COLOR", "OMP_NUM_THREADS"),
     *("CUDA_VISIBLE_DEVICES", "MPLCONFIGDIR", "MPLBACKEND", "XDG_CACHE_HOME", "COMP_WORDS"),
     *("LINES", "SOURCE_DATE_EPOCH", "MKL_NUM_THREADS", "ARROW_DEFAULT_MEMORY_POOL"),
 )

@@ -158,6 +158,7 @@ class RunFolder:
     def reclaimed(self) -> Iterator[None]:
         """Hold the lock of the folder of an existing run."""
         with locked(self.path):
+            self._require_no_folders()
             remove_temporaries(self.path)
             with self._noting_interruption():
                 yield
@@ -246,8 +247,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
-        # run.json last, so that what is left is recognized as fedsim's.
-        files = [*self._results, *self._streams, self.report, self.facts, self.info]
+        self._require_no_folders()
         info = self.read_info() if self.info.exists() else {}
         tracked = info.get("tracking")
         inside: dict[Path, Iterable[str]] = {
@@ -256,15 +256,22 @@ class RunFolder:
             self.path / own_code.FOLDER: [glob.escape(path.name) for path in self._code(info)],
         }
         what = "cannot remove the files of the earlier run"
-        for path in files:
-            require_no_folder(path)
         with refused(what, self.path, "choose another output folder with -o"):
             Checkpoints(self.checkpoint).remove()
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
-            for path in files:
+            for path in self._files:
                 path.unlink(missing_ok=True)
             remove_temporaries(self.path)
+
+    def _require_no_folders(self) -> None:
+        for path in self._files:
+            require_no_folder(path)
+
+    @property
+    def _files(self) -> list[Path]:
+        # run.json last, so that what is left by a killed process is recognized as fedsim's.
+        return [*self._results, *self._streams, self.report, self.facts, self.info]
 
     @property
     def _results(self) -> list[Path]:

@@ -21,10 +21,11 @@ from typing import Any
 import pyarrow as pa
 
 from fedsim.errors import Unreadable, UserError, refused
-from fedsim.runs.folder import RunFolder, Status, require_same
+from fedsim.runs.folder import RunFolder, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
+from fedsim.runs.schema import METRICS
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.metrics import definition, require_target
 
@@ -178,11 +179,12 @@ def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
 
 
 def _measured(run: Run) -> tuple[str, ...]:
-    # It may have no table yet, or be writing it just now.
-    hidden = () if run.status is Status.COMPLETE else (UserError, OSError, pa.ArrowException)
-    with contextlib.suppress(*hidden):
+    try:
         return tuple(map(str, run.metrics.columns[3:]))
-    return ()
+    except (UserError, OSError, pa.ArrowException):
+        if not run.may_lack(METRICS):
+            raise
+        return ()
 
 
 def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:

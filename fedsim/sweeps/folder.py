@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from fedsim.analysis.run import Run, load_run
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
-from fedsim.files.durable import remove_temporaries
+from fedsim.files.durable import remove_temporaries, require_no_folder
 from fedsim.files.locks import locked
 from fedsim.files.records import Record
 from fedsim.runs.folder import RunFolder, Status, require_same
@@ -125,6 +125,9 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
             hint="choose another folder with -o (in Python: output)",
         )
     with locked(path):
+        for name in (record.file, *record.beside):
+            if "." in name:
+                require_no_folder(path / name)
         for folder in (path, *(path / name for name in record.beside)):
             remove_temporaries(folder)
         yield

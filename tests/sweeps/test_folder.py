@@ -154,6 +154,12 @@ def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture
     (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
     record(tmp_path / "sweep")
     (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
+    before = (tmp_path / "sweep" / "sweep.json").read_bytes()
+    (tmp_path / "sweep" / "index.csv").mkdir()
+    with pytest.raises(UserError, match=r"index\.csv: is a folder"):
+        fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    assert (tmp_path / "sweep" / "sweep.json").read_bytes() == before
+    (tmp_path / "sweep" / "index.csv").rmdir()
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     assert "not empty" in sweep.failures["lr0.1_seed0"]
     assert repr(sweep).endswith(f"sweep': {len(sweep.record['runs'])} runs, 1 failed>")
