@@ -83,6 +83,13 @@ def contents(folder: Path) -> list[Path]:
     return found
 
 
+def members(folder: Path, record: Mapping[str, Any], begin: str) -> list[str]:
+    """The names of the :func:`contents` of a folder, and of the runs that its :func:`answer_of` has as complete."""
+    names = [path.relative_to(folder).as_posix() for path in contents(folder)]
+    complete = [name for name in record.get("complete", ()) if name.startswith(begin)]
+    return list(dict.fromkeys([*names, *(name.removeprefix(begin) for name in complete)]))
+
+
 @functools.cache
 def _note_limit(folder: Path) -> None:
     message = "%s: only %s folders were searched; give a folder nearer to the runs"
@@ -122,9 +129,7 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
         if not begin and record.get("runs"):
             names = [entry["run"] for entry in record["runs"]]
         else:
-            names = [path.relative_to(folder).as_posix() for path in contents(folder)]
-            complete = (name for name in record.get("complete", ()) if name.startswith(begin))
-            names += [name.removeprefix(begin) for name in complete]
+            names = members(folder, record, begin)
         rows = _runs(folder, names, owner, goals, sections)
     measured = dict.fromkeys(name for row in rows for name in row.metrics)
     for metric, value in (goals or {}).items() if measured else ():
