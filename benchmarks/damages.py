@@ -325,7 +325,7 @@ class Trials:
         """Copy a file that is as the damage left it from the prepared folder."""
         if path.is_dir():
             path.rmdir()
-        if not path.is_symlink():
+        if path.parent.is_dir() and not path.is_symlink():
             shutil.copyfile(self.prepared / path, path)
 
     def compare(
@@ -428,7 +428,7 @@ class Trials:
 
             self.fresh("made")
             self.tried["environment"] += 1
-            _, text, wrong = hostile.called(call, begin, cut_s=8.0)
+            _, text, wrong = hostile.called(call, begin, cut_s=8.0 if is_rank else 60.0)
             waits = is_rank and wrong == [f"exit code {-signal.SIGKILL}"]  # For the other ranks.
             if wrong and not waits:
                 self.wrong("environment", f"{name}={value[:40]!r}: fedsim {call}: {wrong}", text)

@@ -98,7 +98,10 @@ class Checkpoints:
                 checksums.append(file_crc32(path))
             STATE.write(folder, {"tensors": checksums, "state": json.dumps(state)})
         for path in earlier[: 1 - _KEPT]:
-            shutil.rmtree(path, ignore_errors=True)
+            # Under another name, because a process that is killed may leave a part of it.
+            shutil.rmtree(
+                path.rename(path.with_name(f"{TEMPORARY_PREFIX}{path.name}")), ignore_errors=True
+            )
 
     def load(self, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is undamaged; None if there is none.

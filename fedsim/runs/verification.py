@@ -82,7 +82,8 @@ def verify(folder: Path) -> list[Verdict]:
         except UserError as error:
             verdicts.append(_judged(path, 1, error))
             continue
-        if path.name not in SWEEP.beside and path.is_dir() and any(path.iterdir()):
+        # A run that has not begun has at most a lock.
+        if path.name not in SWEEP.beside and path.is_dir() and any(path.glob("[!.]*")):
             verdicts.append(verify_folder(path))
     return verdicts
 
@@ -114,8 +115,9 @@ def _run(path: Path) -> Verdict:
     folder = RunFolder(path)
     info = folder.read_info()
     problems = folder.problems(info)
-    # A process that works in the folder replaces them.
-    damaged = [] if is_owned(path) else Checkpoints(folder.checkpoint).damaged()
+    # A process that works in the folder replaces them, and one that was killed may have removed a part at the end.
+    is_idle = info["status"] == Status.COMPLETE or is_owned(path)
+    damaged = [] if is_idle else Checkpoints(folder.checkpoint).damaged()
     problems += [RUN.damaged(file, message) for file, message in damaged]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
