@@ -37,6 +37,7 @@ from pathlib import Path
 from benchmarks import chaos_commands as chaos
 from benchmarks import hostile
 from fedsim.board import suite as suites
+from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import LOCK_NAMES
 from fedsim.runs import writer
 from fedsim.runs.records import FACTS, RUN
@@ -216,10 +217,10 @@ def cells() -> list[tuple[str, str, Path, str]]:
 
 
 def tree(folder: Path) -> dict[str, object]:
-    """What is in a folder, apart from locks; and the file to which a link leads."""
+    """What is in a folder, apart from locks and from temporary files that a killed process left."""
     content: dict[str, object] = {}
     for path in folder.rglob("*"):
-        if path.name not in LOCK_NAMES:
+        if path.name not in LOCK_NAMES and not path.name.startswith(TEMPORARY_PREFIX):
             is_file = path.is_file() and not path.is_symlink()
             content[str(path)] = path.read_bytes() if is_file else os.path.lexists(path)
     return content
