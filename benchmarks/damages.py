@@ -311,7 +311,9 @@ class Trials:
             if not is_refused:
                 continue
             changed = [key for key in {*before, *after} if before.get(key) != after.get(key)]
-            if changed:
+            if (
+                changed and " done, " not in text
+            ):  # One of several runs has failed, the others are done.
                 self.wrong("refused means untouched", f"{what}: {sorted(changed)}", text)
             if ADVICE.search(text):
                 self.advised(call, text, what)
