@@ -19,6 +19,7 @@ import json
 import os
 import random
 import resource
+import shlex
 import shutil
 import signal
 import sys
@@ -29,6 +30,7 @@ import unicodedata
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -498,19 +500,29 @@ KINDS: dict[str, Callable[[random.Random], tuple[str, Calls]]] = {
 # -- all of them ----------------------------------------------------------------------------------------------------
 
 
-def call(arguments: str) -> list[str]:
-    """Call a command in a copy of this process; returns what did not hold."""
-    log, outside = Path.cwd().parent / "log", set(Path.cwd().parent.rglob("*pwned*"))
+def pwned() -> set[str]:
+    """What hostile input has made, in and beside the working folder; others may be removing folders there."""
+    names = chain.from_iterable(
+        folders + files for _, folders, files in os.walk(Path.cwd().parent, onerror=None)
+    )
+    return {name for name in (*names, *os.listdir("/tmp")) if "pwned" in name}
+
+
+def called(
+    arguments: str, before: Callable[[], None] = lambda: None, cut_s: float = CUT_S
+) -> tuple[int, str, list[str]]:
+    """Call a command in a copy of this process; returns its exit code, its output and what did not hold."""
+    log, outside = Path.cwd().parent / "log", pwned()
     log.write_text("")
     began, base = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     process = os.fork()
     if not process:
-        chaos.enter(arguments.split(), chaos.Command(arguments, ""), lambda: None, log)
+        chaos.enter(shlex.split(arguments), chaos.Command(arguments, ""), before, log)
     while True:
         ended, status, usage = os.wait4(process, os.WNOHANG)
         if ended:
             break
-        if time.monotonic() > began + CUT_S:
+        if time.monotonic() > began + cut_s:
             os.killpg(process, signal.SIGKILL)
             began = time.monotonic()
         time.sleep(0.005)
@@ -523,8 +535,13 @@ def call(arguments: str) -> list[str]:
     problems += [f"{took_s:.1f} s"] if took_s > LONGEST_S else []
     more = usage.ru_maxrss * 1024 - base
     problems += [f"{more / 1e6:.0f} MB"] if more > MOST_BYTES else []
-    everywhere = set(Path.cwd().parent.rglob("*pwned*")) | set(Path("/tmp").glob("pwned*"))
-    problems += ["executed, or written outside"] if everywhere - outside else []
+    problems += ["executed, or written outside"] if pwned() - outside else []
+    return code, text, problems
+
+
+def call(arguments: str) -> list[str]:
+    """What did not hold when a command is called."""
+    _, text, problems = called(arguments)
     return [f"fedsim {arguments}: {', '.join(problems)}\n{text[-1500:]}"] if problems else []
 
 

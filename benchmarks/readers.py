@@ -38,7 +38,7 @@ import openpyxl  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
-import yaml  # type: ignore[import-untyped]
+from ruamel.yaml import YAML
 
 from fedsim.calibration.log import read_log
 from fedsim.calibration.power import read_power
@@ -53,7 +53,7 @@ from fedsim.traces.importers import import_bundle
 LONGEST_S, MOST_BYTES = 10.0, 1 << 30
 REFUSED, UNKNOWN, NEVER, SAME, ANY = "refused", "", "never", "same", "any"
 """Meanings of a cell beside its value: any is not compared."""
-RIGHT: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+RIGHT: dict[str, Any] = YAML(typ="safe").load(Path(__file__).with_suffix(".yaml"))
 READERS: dict[str, dict[str, Any]] = RIGHT["readers"]
 TABLES = ["csv", "tsv", "csv.gz", "csv.zip", "jsonl", "json", "xlsx", "parquet", "feather"]
 PARQUET_LIKE = ("parquet", "jsonl")

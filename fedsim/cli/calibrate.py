@@ -80,6 +80,8 @@ def command(
     from fedsim.calibration.page import document, summary, write_calibration_page
     from fedsim.calibration.prediction import verdict
     from fedsim.files.durable import write_text
+    from fedsim.runs.folder import RunFolder
+    from fedsim.runs.records import RUN
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.source import relocated, to_yaml
 
@@ -97,9 +99,8 @@ def command(
         raise click.UsageError(
             "Missing option '-o' / '--output'; with --check, nothing is written."
         )
-    scenario_of_run = log / "scenario.yaml"
-    if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
-        scenario = scenario_of_run
+    if scenario is None and (log / RUN.file).exists():
+        scenario = RunFolder(log).intact_scenario()
     loaded = None if scenario is None else load_scenario(scenario)
     # with_name, not with_suffix: the name of a bundle may have dots.
     page, calibrated = (output.with_name(f"{output.name}.{end}") for end in ("html", "yaml"))

@@ -61,23 +61,22 @@ def command(
     """
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions.forecast import PAGE, forecast
+    from fedsim.runs.folder import RunFolder
+    from fedsim.runs.records import FORECAST, RUN
     from fedsim.scenario.loading import load_scenario, load_scenario_dict
     from fedsim.sweeps.execution import default_folder
 
     settings, goal = options.engine_settings(**others), Target.parse(target)
-    is_run = (scenario / "run.json").exists()
-    loaded = load_scenario(scenario / "scenario.yaml" if is_run else scenario, overrides=overrides)
+    is_run = (scenario / RUN.file).exists()
+    file = RunFolder(scenario).intact_scenario() if is_run else scenario
+    loaded = load_scenario(file, overrides=overrides)
     folder = output or default_folder(loaded, "forecast")
     if is_run:
         from fedsim.calibration import calibrate
         from fedsim.files.durable import remove_matching
-        from fedsim.runs import RunFolder
-        from fedsim.runs.records import FORECAST
         from fedsim.sweeps.folder import claimed
 
-        run = RunFolder(scenario)
-        run.require_unchanged(run.read_info(), run.scenario)
-        own = load_scenario(run.scenario)
+        own = load_scenario(file)
         bundle = folder / "devices" / "calibrated"
         with claimed(folder, FORECAST):
             on_devices = calibrate(scenario, bundle, own, overwrite=True).scenario

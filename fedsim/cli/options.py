@@ -89,7 +89,7 @@ def output_option(meaning: str, *, is_page: bool = False, **settings: Any) -> Ca
     def plain(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
         if path is not None and printable(str(path), lines=False) != str(path):
             raise UserError(
-                "the name has a control character",
+                "the name has a control character or is not UTF-8",
                 where=f"option -o {str(path)!r}",
                 hint="choose another name",
             )

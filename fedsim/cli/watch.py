@@ -19,7 +19,7 @@ from fedsim.files import terminal
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status, require_same
-from fedsim.runs.listing import DAMAGED, UNREADABLE, contents, status_of
+from fedsim.runs.listing import DAMAGED, UNREADABLE, contents, members, status_of
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
 from fedsim.runs.records import BOARD, RUN, answer_of, is_sweep
 from fedsim.sweeps.folder import Sweep
@@ -79,14 +79,15 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
             yield snapshot(RunFolder(folder))
             return
         answer, content, begin = answer_of(folder)
-        for path in contents(folder):
+        for name in members(folder, content, begin):
+            path = folder / name
             above = (path if is_sweep(path) else path.parent).relative_to(folder)
             try:
-                require_same(answer, content, begin + path.relative_to(folder).as_posix())
+                require_same(answer, content, begin + name)
                 for one in _snapshots(path):
                     yield replace(one, name=str(above / one.name))
             except UserError as problem:  # It does not hide the others.
-                damaged = Snapshot.waiting(str(path.relative_to(folder)))
+                damaged = Snapshot.waiting(name)
                 yield replace(damaged, status=status_of(problem), error=problem.message)
         return
     sweep = Sweep(folder)

@@ -144,8 +144,9 @@ def _in_moved_project(folder: RunFolder, info: Mapping[str, Any], path: str) -> 
 
 def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
     """Refuse a scenario that was edited after the run began; name the keys if the original is still there."""
-    original = folder.original_scenario
-    is_kept = original.exists()
+    original, is_kept = folder.original_scenario, False
+    with contextlib.suppress(OSError):
+        is_kept = file_sha256(original) == info["files"].get(folder.scenario.name)
     if not folder.scenario.exists():
         restored = f"cp {original} {folder.scenario}" if is_kept else "from a copy"
         raise UserError(

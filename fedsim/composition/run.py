@@ -48,6 +48,7 @@ from fedsim.runs.progress import Progress as Progress
 from fedsim.runs.records import RUN, environment
 from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
+from fedsim.runs.verification import verify_folder
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
@@ -233,7 +234,7 @@ def resume(
                 load_original(folder, info, overrides)
             on_start("the run is complete")
             run = Run(folder)
-            raise_all(folder.problems(run.info))
+            raise_all(verify_folder(path).problems)
             if not folder.report.exists():
                 run.report()  # The process was killed before it was written.
             return run
@@ -258,10 +259,16 @@ def resume(
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
         with folder.tables_aside() as put_tables_back:
+
+            def undo() -> None:
+                """Leave the run as the interruption did."""
+                put_tables_back()
+                RUN.write(folder.path, info)
+
             execution = Execution(
                 world,
                 folder,
-                undo=partial(folder.update_info, status=info["status"]),
+                undo=undo,
                 on_progress=on_progress,
                 began=began,
                 ranks=ranks,
@@ -272,9 +279,7 @@ def resume(
             try:
                 return execution.run()
             except TimelineDiffers as error:
-                # The run stays as the interruption left it.
-                put_tables_back()
-                RUN.write(folder.path, info)
+                undo()
                 raise timeline_differs(error, loaded, folder) from None
 
 

@@ -50,7 +50,7 @@ from fedsim.decisions.search import BATCH, COMPLETE, Question, Search, Tried
 from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
 from fedsim.processes.cluster import usable_cores
-from fedsim.runs.records import DECISION
+from fedsim.runs.records import DECISION, complete_runs
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
@@ -209,8 +209,7 @@ class _Work:
                 break
             new = search.batch()
             batches += 1
-            self.record["batches"] = max(batches, self.record["batches"])
-            self._keep(began_s)
+            self._keep(began_s, batches)
             if not new and batches > most:  # All settings of a small space are known.
                 break
         # Step 3. The choice.
@@ -224,7 +223,8 @@ class _Work:
         # Step 4. Fresh seeds.
         self._share, self._words = 0.8, "measuring with fresh seeds"
         finalists = self._confirmed(chosen)
-        self._keep(began_s)
+        self._keep(began_s, batches)
+        self.record["complete"] = self.runs.complete | self.timing.complete
         decision = Decision(
             folder,
             self._sentence(finalists, tried_all),
@@ -245,11 +245,14 @@ class _Work:
         write_decision_page(decision)
         return decision
 
-    def _keep(self, began_s: float) -> None:
-        """Write the record."""
-        self.record["spent_s"] = time.monotonic() - began_s
-        self.record["complete"] = self.runs.complete | self.timing.complete
-        DECISION.write(self._folder, self.record)
+    def _keep(self, began_s: float, batches: int) -> None:
+        """Write the record if there is something new: what an earlier call has found is only read."""
+        complete = complete_runs(self._folder, self.record)
+        complete |= self.runs.complete | self.timing.complete
+        new = {"batches": max(batches, self.record["batches"]), "complete": complete}
+        if not self.record.items() >= new.items():
+            self.record.update(new, spent_s=time.monotonic() - began_s)
+            DECISION.write(self._folder, self.record)
 
     def _later_s(self, search: Search) -> float:
         """Wall seconds of the runs that follow the search, one after another, if it ended now."""

@@ -30,7 +30,7 @@ from fedsim.decisions.goal import Goal
 from fedsim.decisions.runs import Progress, Runs
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_sha256, text_sha256
-from fedsim.runs.records import FORECAST
+from fedsim.runs.records import FORECAST, complete_runs
 from fedsim.runs.run import Run
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
@@ -169,7 +169,7 @@ def forecast(
     """
     goal = Goal(target)
     with claimed(folder, FORECAST):
-        _require_same_devices(folder)
+        earlier = _earlier(folder)
         first = loaded.scenario.seed + 1
         clients = build_task(loaded).clients
         shared = Shared()
@@ -186,8 +186,10 @@ def forecast(
                 "confidence": confidence,
                 "same_devices": same_devices,
             },
-            "files": {str(path.relative_to(folder)): file_sha256(path) for path in drawn},
+            "files": {name: earlier["files"][name] for name in {TABLE} & earlier["files"].keys()},
+            "complete": complete_runs(folder, earlier),
         }
+        record["files"] |= {str(path.relative_to(folder)): file_sha256(path) for path in drawn}
         FORECAST.write(folder, record)
         performer = Runs(folder / "runs", timing_only=goal.timing_only, **settings)
         done = performer.perform(scenarios, lambda share: on_progress(Progress(share, "")))
@@ -216,13 +218,16 @@ def forecast(
         return result
 
 
-def _require_same_devices(folder: Path) -> None:
-    """Refuse devices that are not those of the earlier forecast in a folder, such as those of another of its runs."""
+def _earlier(folder: Path) -> dict[str, Any]:
+    """The record of the earlier forecast in a folder; refuse devices that are not its own, such as those of another of
+    its runs."""
+    record: dict[str, Any] = {"files": {}}
     with contextlib.suppress(FileNotFoundError):
         record = FORECAST.read(folder)
         for name in record["files"]:
             if name.endswith(MANIFEST_NAME) and (folder / name).exists():
                 FORECAST.require_intact(folder, record, name)
+    return record
 
 
 def _page(forecast: Forecast, title: str) -> str:

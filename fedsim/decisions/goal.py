@@ -173,6 +173,11 @@ class Goal:
         if self.target is not None and self.timing_only:
             stop[self.target.metric] = int(self.target.value)
         elif self.target is not None:
+            if not loaded.scenario.task.type.learns:
+                message = f"this task only simulates time, so it measures no '{self.target.metric}'"
+                names = ", ".join(f"{name}=50" for name in COUNTS)
+                hint = nearest_or_all(self.target.metric, COUNTS, f"choose one of {names}")
+                raise UserError(message, where="the target", hint=hint)
             stop["target"] = {self.target.metric: self.target.value}
         return loaded.changed(
             [Override(f"stop.{key}", value, "the target") for key, value in stop.items()]

@@ -55,8 +55,8 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise UserError(
-                f"cannot write to the folder: {error.strerror}",
-                where=folder,
+                f"cannot be written: {error.strerror}",
+                where=error.filename or folder,
                 hint="choose a folder that you may write to",
             ) from error
         if folder not in _warned:
@@ -68,6 +68,7 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
     try:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+        owner["started"] = _started(os.getpid())
         write_text(owner_path, json.dumps(owner) + "\n")
         yield
     finally:
@@ -86,23 +87,26 @@ def is_owned(folder: Path) -> bool:
     try:
         owner = parsed((folder / LOCK_NAMES[1]).read_text(encoding="utf-8"))
         if owner["host"] == socket.gethostname():
-            os.kill(int(owner["pid"]), 0)
-            return not _has_ended(int(owner["pid"]))
-    except PermissionError:
-        return True  # It is alive and belongs to another user.
+            with contextlib.suppress(PermissionError):  # It is alive and belongs to another user.
+                os.kill(int(owner["pid"]), 0)
+            return _started(int(owner["pid"])) in (owner["started"], "")
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return False
     return True
 
 
-def _has_ended(pid: int) -> bool:
-    """Whether a process has ended and only keeps its id until its parent waits for it; on Linux, else False."""
+def _started(pid: int) -> str:
+    """When a process started, in ticks since the machine did, because ids are used again; empty if unknown.
+
+    On Linux, "ended" for a process that only keeps its id until its parent waits for it.
+    """
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return False
+        return ""
     # The state follows the name, which is in parentheses and may contain some.
-    return status.rpartition(")")[2].split()[0] == "Z"
+    state, *fields = status.rpartition(")")[2].split()
+    return "ended" if state == "Z" else fields[18]
 
 
 def _owner(path: Path) -> str:

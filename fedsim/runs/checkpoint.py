@@ -28,6 +28,7 @@ from fedsim.files.durable import (
 )
 from fedsim.files.records import Record, entries
 from fedsim.runs.records import RUN, Amount, Count
+from fedsim.vocabulary.formatting import format_word
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,7 +98,10 @@ class Checkpoints:
                 checksums.append(file_crc32(path))
             STATE.write(folder, {"tensors": checksums, "state": json.dumps(state)})
         for path in earlier[: 1 - _KEPT]:
-            shutil.rmtree(path, ignore_errors=True)
+            # Under another name, because a process that is killed may leave a part of it.
+            shutil.rmtree(
+                path.rename(path.with_name(f"{TEMPORARY_PREFIX}{path.name}")), ignore_errors=True
+            )
 
     def load(self, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is undamaged; None if there is none.
@@ -119,7 +123,7 @@ class Checkpoints:
             raise UserError(
                 "every checkpoint is damaged",
                 where=self.path,
-                hint="remove this folder to resume from the start",
+                hint=f"resume from the start: rm -r {format_word(str(self.path))}, then repeat the command",
             )
         return None
 

@@ -158,6 +158,7 @@ class RunFolder:
     def reclaimed(self) -> Iterator[None]:
         """Hold the lock of the folder of an existing run."""
         with locked(self.path):
+            self._require_no_folders()
             remove_temporaries(self.path)
             with self._noting_interruption():
                 yield
@@ -246,8 +247,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
-        # run.json last, so that what is left is recognized as fedsim's.
-        files = [*self._results, *self._streams, self.report, self.facts, self.info]
+        self._require_no_folders()
         info = self.read_info() if self.info.exists() else {}
         tracked = info.get("tracking")
         inside: dict[Path, Iterable[str]] = {
@@ -260,10 +260,18 @@ class RunFolder:
             Checkpoints(self.checkpoint).remove()
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
-            for path in files:
-                require_no_folder(path)
+            for path in self._files:
                 path.unlink(missing_ok=True)
             remove_temporaries(self.path)
+
+    def _require_no_folders(self) -> None:
+        for path in self._files:
+            require_no_folder(path)
+
+    @property
+    def _files(self) -> list[Path]:
+        # run.json last, so that what is left by a killed process is recognized as fedsim's.
+        return [*self._results, *self._streams, self.report, self.facts, self.info]
 
     @property
     def _results(self) -> list[Path]:
@@ -324,13 +332,15 @@ class RunFolder:
         The value is a function that puts them back in place of the new ones, which must be closed; they are removed at
         the end. If the process is killed, the next :meth:`reclaimed` removes them.
         """
-        aside = {}
-        for path in self._streams:
+        aside, tables = {}, [*self._streams, *(self.parquet(table.name) for table in TABLES)]
+        for path in tables:
             if path.exists():
                 aside[path] = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
                 os.replace(path, aside[path])
 
         def put_back() -> None:
+            for path in tables:
+                path.unlink(missing_ok=True)
             for path, moved in aside.items():
                 os.replace(moved, path)
 
@@ -376,7 +386,17 @@ class RunFolder:
         name = self._name(path)
         if info["status"] == Status.COMPLETE and name not in info["files"]:
             raise RUN.damaged(path, f"is not listed in {RUN.file}")
-        RUN.require_intact(self.path, info, name)
+        try:
+            RUN.require_intact(self.path, info, name)
+        except UserError:
+            if (latest := self.read_info()) == info:
+                raise
+            self.require_unchanged(latest, path)  # Another process has resumed or replaced the run.
+
+    def intact_scenario(self) -> Path:
+        """``scenario.yaml``, which nobody has edited."""
+        self.require_unchanged(self.read_info(), self.scenario)
+        return self.scenario
 
     def problems(
         self, info: Mapping[str, Any], names: Iterable[str] | None = None

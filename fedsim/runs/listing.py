@@ -25,6 +25,7 @@ from fedsim.runs.folder import RunFolder, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
+from fedsim.runs.schema import METRICS
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.metrics import definition, require_target
 
@@ -82,6 +83,13 @@ def contents(folder: Path) -> list[Path]:
     return found
 
 
+def members(folder: Path, record: Mapping[str, Any], begin: str) -> list[str]:
+    """The names of the :func:`contents` of a folder, and of the runs that its :func:`answer_of` has as complete."""
+    names = [path.relative_to(folder).as_posix() for path in contents(folder)]
+    complete = [name for name in record.get("complete", ()) if name.startswith(begin)]
+    return list(dict.fromkeys([*names, *(name.removeprefix(begin) for name in complete)]))
+
+
 @functools.cache
 def _note_limit(folder: Path) -> None:
     message = "%s: only %s folders were searched; give a folder nearer to the runs"
@@ -121,9 +129,7 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
         if not begin and record.get("runs"):
             names = [entry["run"] for entry in record["runs"]]
         else:
-            names = [path.relative_to(folder).as_posix() for path in contents(folder)]
-            complete = (name for name in record.get("complete", ()) if name.startswith(begin))
-            names += [name.removeprefix(begin) for name in complete]
+            names = members(folder, record, begin)
         rows = _runs(folder, names, owner, goals, sections)
     measured = dict.fromkeys(name for row in rows for name in row.metrics)
     for metric, value in (goals or {}).items() if measured else ():
@@ -178,10 +184,12 @@ def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
 
 
 def _measured(run: Run) -> tuple[str, ...]:
-    # It may have no table yet, or be writing it just now; 'fedsim verify' finds damage.
-    with contextlib.suppress(UserError, OSError, pa.ArrowException):
+    try:
         return tuple(map(str, run.metrics.columns[3:]))
-    return ()
+    except (UserError, OSError, pa.ArrowException):
+        if not run.may_lack(METRICS):
+            raise
+        return ()
 
 
 def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:

@@ -117,9 +117,7 @@ def snapshot(folder: RunFolder) -> Snapshot:
     except (OSError, pa.ArrowException):
         pass  # It has no tables yet, or is finishing them now.
     except UserError:
-        # A run that was killed early lacks tables, too.
-        is_whole = all(folder.stream(table.name).exists() for table in (AGGREGATIONS, METRICS))
-        if run.status is Status.COMPLETE or is_whole:
+        if not any(map(run.may_lack, (AGGREGATIONS, METRICS))):
             raise
     if run.status is Status.INTERRUPTED:
         # A resumed run writes its tables again from the start; its checkpoint may be ahead of them.

@@ -275,6 +275,12 @@ def answer_of(runs: Path) -> tuple[Path, Mapping[str, Any], str]:
     return runs, {}, ""
 
 
+def complete_runs(folder: Path, record: Mapping[str, Any]) -> dict[str, str]:
+    """The entry ``complete`` of the record in a folder, without the runs that have been removed."""
+    complete = record.get("complete", {})
+    return {name: complete[name] for name in complete if (folder / name).exists()}
+
+
 LIBRARIES = ("torch", "numpy", "pandas", "pyarrow", "scipy", "scikit-learn", "simpy", "networkx")
 
 

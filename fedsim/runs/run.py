@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError, argument_error, printable
+from fedsim.files.locks import is_owned
 from fedsim.parts.component import is_user_reference
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
@@ -312,6 +313,12 @@ class Run:
         path = self.folder.parquet(table.name)
         is_listed = path.name in self.info.get("files", {})
         return is_listed or (path.exists() and not self._is_streaming)
+
+    def may_lack(self, table: Table) -> bool:
+        """Whether a table need not be there yet, or may be written just now."""
+        stream = self.folder.stream(table.name)
+        is_made = stream.exists() or stream.name in self.info["files"]
+        return is_owned(self.path) or not (is_made or self.status is Status.COMPLETE)
 
     @functools.cached_property
     def _is_streaming(self) -> bool:

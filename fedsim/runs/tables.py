@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fedsim.errors import printable
+from fedsim.errors import printable, reason
 from fedsim.files.durable import replacing
 from fedsim.files.locks import is_owned
 from fedsim.files.records import Record
@@ -36,16 +36,18 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     batches: list[pa.RecordBatch] = []
     schema = table.schema
     with RUN.reading(path), pa.OSFile(os.fsencode(path)) as source:
-        require_arrow_room(source, path.stat().st_size, path)
+        size = path.stat().st_size
+        require_arrow_room(source, size, path)
     with pa.OSFile(os.fsencode(path)) as source:
         try:
             with pa.ipc.open_stream(source) as reader:
                 schema = reader.schema
                 while True:
                     batches.append(reader.read_next_batch())
-        except (StopIteration, pa.ArrowInvalid, OSError):
+        except (StopIteration, pa.ArrowInvalid, OSError) as error:
             # StopIteration is the regular end; a cut-off tail raises the others.
-            pass
+            if source.tell() < size and not isinstance(error, StopIteration):
+                raise RUN.damaged(path, f"cannot be read: {reason(error)}") from error
     return pa.Table.from_batches(batches, schema=schema)
 
 

@@ -82,7 +82,8 @@ def verify(folder: Path) -> list[Verdict]:
         except UserError as error:
             verdicts.append(_judged(path, 1, error))
             continue
-        if path.name not in SWEEP.beside and path.is_dir() and any(path.iterdir()):
+        # A run that has not begun has at most a lock.
+        if path.name not in SWEEP.beside and path.is_dir() and any(path.glob("[!.]*")):
             verdicts.append(verify_folder(path))
     return verdicts
 
@@ -114,13 +115,17 @@ def _run(path: Path) -> Verdict:
     folder = RunFolder(path)
     info = folder.read_info()
     problems = folder.problems(info)
-    damaged = Checkpoints(folder.checkpoint).damaged()
+    # A process that works in the folder replaces them, and one that was killed may have removed a part at the end.
+    is_idle = info["status"] == Status.COMPLETE or is_owned(path)
+    damaged = [] if is_idle else Checkpoints(folder.checkpoint).damaged()
     problems += [RUN.damaged(file, message) for file, message in damaged]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
     if not problems and info["status"] == Status.COMPLETE:
         with _noted(problems):
             _require_consistent(Run(folder))
+    if problems and folder.read_info() != info:
+        return _run(path)  # Another process has resumed, replaced or completed the run.
     files = 1 + folder.facts.exists() + len(info["files"])
     files += len(list(folder.checkpoint.glob("[0-9]*/*")))
     if problems or info["status"] == Status.COMPLETE:

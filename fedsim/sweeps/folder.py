@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from fedsim.analysis.run import Run, load_run
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
-from fedsim.files.durable import remove_temporaries
+from fedsim.files.durable import remove_temporaries, require_no_folder
 from fedsim.files.locks import locked
 from fedsim.files.records import Record
 from fedsim.runs.folder import RunFolder, Status, require_same
@@ -28,6 +28,7 @@ from fedsim.runs.records import (
     SWEEP,
     SWEEP_SCENARIO,
     SweepEntry,
+    complete_runs,
     is_sweep,
     read_sweep,
 )
@@ -109,6 +110,8 @@ class Sweep:
 @contextmanager
 def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
     """Make the folder with a record if it does not exist; hold its lock."""
+    from fedsim.analysis.pages import require_own
+
     taken = path.exists() and not (path / record.file).exists()
     if taken and path.is_dir():
         # Hidden files are the lock, and temporary files of a killed process.
@@ -125,6 +128,9 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
             hint="choose another folder with -o (in Python: output)",
         )
     with locked(path):
+        for name in (record.file, *record.beside):
+            if "." in name:
+                (require_own if name.endswith(".html") else require_no_folder)(path / name)
         for folder in (path, *(path / name for name in record.beside)):
             remove_temporaries(folder)
         yield
@@ -168,8 +174,14 @@ def record(
         source = before["scenario"]  # Its folder may have a paper's tables.
     # This file marks the folder as a sweep; it comes first, so that a sweep killed here can be started again.
     resolved = loaded.resolved_yaml()
-    files = before["files"] if before else {}
-    begun = {"name": loaded.scenario.name, "scenario": source, "runs": entries, "files": files}
+    begun: dict[str, Any] = {
+        "name": loaded.scenario.name,
+        "scenario": source,
+        "runs": entries,
+        "files": {},
+    }
+    if before:
+        begun |= {"files": before["files"], "complete": complete_runs(path, before)}
     SWEEP.write_listed(path, begun, {SWEEP_SCENARIO: resolved})
     return settled
 

@@ -11,6 +11,7 @@ import fedsim
 from fedsim import bundled
 from fedsim.cli import cli
 from fedsim.errors import UserError
+from fedsim.files.locks import locked
 from fedsim.runs import Status
 from fedsim.runs.verification import verify_folder
 from tests.composition.interrupting import interrupted, interrupted_with_checkpoint
@@ -27,6 +28,12 @@ def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) ->
     assert scenario.read_text() != text
     with pytest.raises(UserError, match=r"training\.optimizer\.lr was 0\.1 and is 0\.2"):
         fedsim.resume(path)
+    kept = path / "checkpoint" / "scenario.yaml"
+    kept.write_text(scenario.read_text())
+    with pytest.raises(UserError, match="has changed since the run began") as both:
+        fedsim.resume(path)
+    assert str(kept) not in str(both.value)
+    kept.write_text(text)
     scenario.unlink()
     with pytest.raises(UserError, match="No such file") as caught:
         fedsim.resume(path)
@@ -56,6 +63,31 @@ def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     fedsim.resume(path)
     (problem,) = verify_folder(path).problems
     assert problem.where == str(path / model_file)
+
+
+def content(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def test_a_run_whose_checkpoints_are_damaged_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    interrupted_with_checkpoint(path, digits(stop={"rounds": 50}), 20)
+    loaded = fedsim.load(path)
+    for state in path.glob("checkpoint/*/state.json"):
+        state.write_text("")
+    with locked(path):  # A process that resumes the run replaces them.
+        assert verify_folder(path).state == "unfinished"
+    assert verify_folder(path).state == "damaged"
+    before = content(path)
+    assert path / "dispatches.arrows" in before
+    with pytest.raises(UserError, match="every checkpoint is damaged") as raised:
+        fedsim.resume(path)
+    assert content(path) == before
+    *command, folder = str(raised.value.hint).partition(",")[0].rpartition(": ")[2].split()
+    assert command == ["rm", "-r"]
+    shutil.rmtree(folder)
+    # Somebody who has begun to read it goes on with the tables that are there.
+    assert loaded.dispatches.equals(fedsim.resume(path).dispatches)
 
 
 def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
@@ -108,15 +140,14 @@ def test_a_timeline_that_is_not_repeated_is_one_error_and_loses_nothing(
     path = tmp_path / "run"
     selection = {"name": f"{tmp_path}/pick.py:Pick", "cohort": 4}
     interrupted(path, digits(stop={"rounds": 50}, server={"selection": selection}), rounds=30)
-    before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    before = content(path)
     assert path / "aggregations.arrows" in before
     result = CliRunner().invoke(cli, ["resume", str(path)])
     assert (result.exit_code, "Traceback" in result.stderr) == (2, False)
     assert "does not repeat the timeline that the checkpoint continues: dispatch " in result.stderr
     assert ("pick.py:Pick (server.selection) must be a function of the seed") in result.stderr
     assert f"fedsim run {path / 'scenario.yaml'} -o NEW_FOLDER" in result.stderr
-    after = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    assert after == before
+    assert content(path) == before
 
 
 def test_the_scenario_of_a_run_names_bundled_traces_as_any_installation_does(

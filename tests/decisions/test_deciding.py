@@ -108,8 +108,10 @@ def test_the_choice_is_better_than_the_scenario_as_given(made: Decision) -> None
 
 def test_a_repeated_call_reads_its_runs(made: Decision) -> None:
     runs = {path.stat().st_mtime_ns for path in made.path.glob("runs/*/run.json")}
+    record = DECISION.read(made.path)
     again = decided(made.path)
     assert again.sentence == made.sentence
+    assert DECISION.read(made.path)["spent_s"] == record["spent_s"]  # Nothing was new.
     paths = list(made.path.glob("runs/*/run.json"))
     assert {path.stat().st_mtime_ns for path in paths} == runs
     assert {*DECISION.read(made.path)["complete"]} == {f"runs/{path.parent.name}" for path in paths}

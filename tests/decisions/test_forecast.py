@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import fedsim
+from fedsim.cli import cli
 from fedsim.decisions.forecast import Forecast, _page, band, devices_of
 from fedsim.errors import UserError
 from fedsim.runs.records import FORECAST
@@ -148,7 +150,16 @@ def test_a_forecast_of_training_is_made_and_extended(tmp_path: Path) -> None:
     more = fedsim.forecast(scenario, "accuracy=0.3", runs=4, **call)
     assert more.times_s[:3].tolist() == found.times_s.tolist()
     assert len(list((tmp_path / "f" / "runs").glob("*/run.json"))) == 4
+    before = (tmp_path / "f" / FORECAST.file).read_bytes()
     assert len(FORECAST.read(tmp_path / "f")["complete"]) == 4
+    [lost, *_] = (tmp_path / "f" / "runs").glob("*/dispatches.parquet")
+    lost.write_bytes(b"")
+    with pytest.raises(UserError, match=r"dispatches\.parquet: it has changed"):
+        fedsim.forecast(scenario, "accuracy=0.3", runs=4, **call)
+    assert (tmp_path / "f" / FORECAST.file).read_bytes() == before
+    (lost.parent / "run.json").unlink()
+    shown = CliRunner().invoke(cli, ["watch", "--once", str(tmp_path / "f")])
+    assert f"runs/{lost.parent.name}: damaged" in shown.stdout
 
 
 def test_a_forecast_of_counts_replays_other_devices(tmp_path: Path) -> None:

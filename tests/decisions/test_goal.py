@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from fedsim.analysis.comparison.targets import Target
 from fedsim.composition.run import execute
 from fedsim.decisions.goal import Goal, Limit, parse_objectives
 from fedsim.errors import UserError
@@ -85,3 +86,5 @@ def test_other_goals_are_refused() -> None:
         Goal.parse("accuracy")
     with pytest.raises(UserError, match="did you mean 'energy'"):
         parse_objectives(["time", "enery"])
+    with pytest.raises(UserError, match="did you mean 'rounds'"):
+        Goal(Target("round", 3)).applied(load_scenario_dict(timed(), "."))

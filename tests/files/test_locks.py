@@ -1,5 +1,8 @@
+import contextlib
 import errno
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,6 +60,10 @@ def test_a_killed_process_whose_parent_has_not_waited_for_it_owns_nothing(
     os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
     os.kill(holder.pid, 0)  # Its id is still in use.
     assert not is_owned(tmp_path)
+    path = tmp_path / ".owner.json"
+    for pid in (os.getpid(), 1):  # As if it were used again.
+        path.write_text(json.dumps({**json.loads(path.read_text()), "pid": pid}))
+        assert not is_owned(tmp_path)
 
 
 @pytest.mark.parametrize("name", [".lock", ".owner.json"])
@@ -68,11 +75,9 @@ def test_a_link_prepared_under_the_name_of_the_lock_is_not_followed(
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / name).symlink_to(victim)
-    try:
-        with locked(folder):
-            pass
-    except UserError:
-        assert name == ".lock"
+    is_refused = pytest.raises(UserError, match=re.escape(f"{folder}/.lock: "))
+    with is_refused if name == ".lock" else contextlib.nullcontext(), locked(folder):
+        pass
     assert victim.read_text() == "precious"
 
 

@@ -30,6 +30,12 @@ def test_existing_folder_is_refused_and_overwriting_spares_the_users_files(tmp_p
     (tmp_path / "run" / "tracking").symlink_to(tmp_path / "run" / "elsewhere")
     with pytest.raises(UserError, match="exists"):
         claim(tmp_path / "run")
+    before = {path: path.stat().st_size for path in (tmp_path / "run").rglob("*")}
+    (tmp_path / "run" / "report.html").mkdir()
+    with pytest.raises(UserError, match=r"report\.html: is a folder"):
+        claim(tmp_path / "run", overwrite=True)
+    (tmp_path / "run" / "report.html").rmdir()
+    assert {path: path.stat().st_size for path in before} == before
     claim(tmp_path / "run", overwrite=True)
     left = sorted(p.name for p in (tmp_path / "run").iterdir())
     assert left == [".lock", "checkpoint", "elsewhere", "models", "notes.txt", "python_parts"]

@@ -74,7 +74,11 @@ def test_a_link_to_the_folder_above_is_not_followed(runs: Path) -> None:
 
 def test_a_damaged_run_does_not_hide_the_others(runs: Path) -> None:
     (runs / "deep" / "alone" / "run.json").write_text("{")
+    (runs / "sweep" / "one" / "metrics.parquet").write_bytes(b"")
     assert [set(row.statuses) for row in listed(runs)] == [{DAMAGED}, {"complete", "waiting"}]
+    # Whether it has reached a target is not known.
+    rows = listed(runs / "sweep", {"accuracy": 0.5})
+    assert [set(row.statuses) for row in rows] == [{DAMAGED}, {"waiting"}]
 
 
 def test_what_may_not_be_opened_is_not_called_damaged(

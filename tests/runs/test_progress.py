@@ -95,6 +95,13 @@ def test_an_interrupted_run_is_as_far_as_its_checkpoint(run: fedsim.Run) -> None
     assert (progress.version, progress.simulated_s, progress.share) == (236, 500.0, 0.42)
     Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, {**state, "version": 3})
     assert snapshot(folder).progress.version == 4
+    folder.stream("metrics").touch()
+    folder.close(Status.INTERRUPTED)
+    folder.stream("metrics").unlink()
+    folder.parquet("metrics").unlink()
+    folder.stream("aggregations").touch()
+    with pytest.raises(UserError, match=r"metrics\.arrows: no such file"):
+        snapshot(folder)
 
 
 def test_a_failed_run_is_replaced_and_an_interrupted_one_is_not(tmp_path: Path) -> None:

@@ -157,6 +157,9 @@ def test_a_run_whose_page_is_missing_gets_it_by_resuming(path: Path) -> None:
     (path / "report.html").unlink()
     fedsim.resume(path)
     assert (path / "report.html").stat().st_size > 10_000
+    (path / "facts.json").write_text("")
+    with pytest.raises(UserError, match=r"facts\.json: cannot be read"):
+        fedsim.resume(path)
 
 
 @pytest.mark.parametrize("name", ["run.json", "metrics.parquet", "scenario.yaml"])

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from fedsim.analysis.run import load_run
+from fedsim.errors import UserError
 from fedsim.runs import RunWriter, Status
 from fedsim.runs.schema import DISPATCHES, MESSAGES, TABLES
 from fedsim.vocabulary.outcomes import Outcome
@@ -126,6 +127,10 @@ def test_stream_cut_anywhere_gives_its_whole_batches(tmp_path: Path, share: floa
     dispatch_ids = load_run(folder.path).dispatches["dispatch_id"].tolist()
     assert dispatch_ids == list(range(len(dispatch_ids)))
     assert share * 40 - 5 <= len(dispatch_ids) <= 40
+    middle = content.index(b"\xff\xff\xff\xff", len(content) // 2) + 8
+    stream.write_bytes(content[:middle] + bytes(8) + content[middle + 8 :])
+    with pytest.raises(UserError, match=r"dispatches\.arrows: cannot be read"):
+        _ = load_run(folder.path).dispatches
 
 
 def test_resume_writes_the_tables_anew_and_keeps_the_rest(tmp_path: Path) -> None:

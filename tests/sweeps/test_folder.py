@@ -13,11 +13,13 @@ from fedsim.files.checksums import text_sha256
 from fedsim.files.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.listing import DAMAGED, listed
+from fedsim.runs.records import read_sweep
 from fedsim.runs.verification import verify
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.execution import sweep
 from fedsim.sweeps.folder import claimed, write_index
+from fedsim.sweeps.folder import record as folder_record
 from fedsim.sweeps.plan import plan_runs
 from tests.devices.worlds import LINKS, STEPS
 from tests.sweeps.worlds import SMALL, command, record, scenario, schedules
@@ -154,6 +156,12 @@ def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture
     (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
     record(tmp_path / "sweep")
     (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
+    before = (tmp_path / "sweep" / "sweep.json").read_bytes()
+    (tmp_path / "sweep" / "index.csv").mkdir()
+    with pytest.raises(UserError, match=r"index\.csv: is a folder"):
+        fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
+    assert (tmp_path / "sweep" / "sweep.json").read_bytes() == before
+    (tmp_path / "sweep" / "index.csv").rmdir()
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     assert "not empty" in sweep.failures["lr0.1_seed0"]
     assert repr(sweep).endswith(f"sweep': {len(sweep.record['runs'])} runs, 1 failed>")
@@ -248,6 +256,11 @@ def test_a_killed_sweep_has_interrupted_runs_and_its_index_is_repaired(tmp_path:
     assert Sweep(path).index["status"].tolist() == ["complete", "interrupted"]
     shutil.rmtree(killed.path)
     assert Sweep(path).index["status"].tolist() == ["complete", "waiting"]
+    with locked(killed.path):
+        assert [verdict.state for verdict in verify(path)] == ["intact", "intact"]
+    before = read_sweep(path)["complete"]
+    folder_record(path, load_scenario_dict(made, tmp_path), planned)
+    assert read_sweep(path)["complete"] == before  # As after SIGKILL while it is repeated.
     fedsim.sweep(made, path, jobs=1)
     assert Sweep(path).index["status"].tolist() == ["complete", "complete"]
     assert "running" not in (path / "index.csv").read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -112,8 +111,11 @@ def load(
             error = run.info.get("error")
             reason = _failed(error) if has_failed else _UNFINISHED[run.status]
             scenario = None
-            with contextlib.suppress(UserError):
-                scenario = compared_scenario(run, run.scenario)
+            try:
+                if run.folder.scenario.exists():
+                    scenario = compared_scenario(run, run.scenario)
+            except UserError as problem:
+                reason += f" ({problem.where}: {problem.message})"
             left_out.append(LeftOut(path, reason, scenario, has_failed))
     first = next((facts for facts in runs if not facts.log), None)
     for number, facts in enumerate(runs):

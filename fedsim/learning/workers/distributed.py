@@ -66,13 +66,13 @@ class Ranks:
             atexit.register(dist.destroy_process_group)
 
     def _join(self, backend: str) -> None:
-        # Two jobs on one machine must not meet.
-        job, step = (int(os.environ.get(f"SLURM_{name}_ID", 0)) for name in ("JOB", "STEP"))
-        os.environ.setdefault("MASTER_PORT", str(_PORT + (16 * job + step) % _PORTS))
         missing = threading.Timer(_PATIENCE_S, self._say_that_it_waits)
         missing.daemon = True
         missing.start()
         try:
+            # Two jobs on one machine must not meet.
+            job, step = (int(os.environ.get(f"SLURM_{name}_ID", 0)) for name in ("JOB", "STEP"))
+            os.environ.setdefault("MASTER_PORT", str(_PORT + (16 * job + step) % _PORTS))
             if "MASTER_ADDR" not in os.environ:
                 raise ValueError("MASTER_ADDR is not set")
             with _interruptible():
@@ -105,7 +105,7 @@ class Ranks:
                     rank=self.number,
                     world_size=self.count,
                 )
-        except (RuntimeError, ValueError, OSError) as error:
+        except Exception as error:  # Sockets and torch refuse values of variables in many ways.
             raise UserError(
                 f"the {self.count} processes of the run do not find each other: {_sentence(error)}",
                 where=_WHERE,

@@ -57,11 +57,12 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
         path = next((tmp_path / "sweep").glob(f"alpha5.0_fedavg_*seed{int(name == 'killed')}"))
         RunFolder(path).update_info(status=status, error="no luck")
     shutil.rmtree(next((tmp_path / "sweep").glob("alpha5.0_fedavg_*seed2")))
+    (path / "scenario.yaml").write_text("edited: true\n")
     comparison = compare(tmp_path / "sweep")
     assert [(g.setting, g.label) for g in comparison.groups] == GROUPS[1:2] + GROUPS[2:]
     assert [item.reason for item in comparison.left_out] == [
         "failed (no luck)",
-        "was interrupted",
+        f"was interrupted ({path / 'scenario.yaml'}: it has changed since fedsim wrote it)",
         "is missing",
     ]
     assert "3\u00a0runs left out" in render(comparison)

@@ -57,6 +57,19 @@ def test_a_rank_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     learner.stop()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MASTER_PORT", "99999"), ("MASTER_PORT", "x"), ("SLURM_JOB_ID", "x")],
+)
+def test_a_variable_that_cannot_be_used_is_refused(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UserError, match="do not find each other"):
+        Ranks(Launch(0, 2, 0))
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_says_that_it_waits(
     rank: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
