@@ -116,8 +116,8 @@ def _run(path: Path) -> Verdict:
     info = folder.read_info()
     problems = folder.problems(info)
     # A process that works in the folder replaces them, and one that was killed may have removed a part at the end.
-    is_idle = info["status"] == Status.COMPLETE or is_owned(path)
-    damaged = [] if is_idle else Checkpoints(folder.checkpoint).damaged()
+    may_be_partial = info["status"] == Status.COMPLETE or is_owned(path)
+    damaged = [] if may_be_partial else Checkpoints(folder.checkpoint).damaged()
     problems += [RUN.damaged(file, message) for file, message in damaged]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
