@@ -92,15 +92,14 @@ class Grid:
         if names is not None:
             unique, of_client = np.unique(np.asarray(names, dtype=str), return_inverse=True)
             distinct = unique.tolist()
-        wanted = [] if given.is_pattern else list(filter(None, distinct))
-        paths = [given.file_of(name) for name in distinct]
-        files = {path: _read(given, path, wanted) for path in paths}
+        wanted: dict[Path, list[str]] = {}
+        for name in distinct:
+            wanted.setdefault(given.file_of(name), []).extend(filter(None, [name]))
+        files = {path: _read(given, path, names) for path, names in wanted.items()}
         series, units = [], set()
-        for name, path in zip(distinct, paths, strict=True):
-            known = files[path]
-            # A file of one region may name it otherwise.
-            alone = len(known) == 1 and (given.is_pattern or not name)
-            region = next(iter(known)) if alone else name
+        for name in distinct:
+            known = files[path := given.file_of(name)]
+            region = name if name or len(known) > 1 else next(iter(known))
             if region not in known:
                 raise UserError(
                     f"has no region '{name}'" if name else "has several regions, and none is named",

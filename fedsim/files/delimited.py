@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import format_counted
 
-csv.field_size_limit(1 << 20)  # That of Python is less than what lists in cells take.
+csv.field_size_limit(1 << 24)  # Arrow, which reads most tables, takes no longer rows.
 
 
 def checked_rows(

@@ -43,7 +43,7 @@ _ALIKE = "has the columns '{}' and '{}', which are read as one"
 _RENAME = "remove or rename one of them"
 _DAMAGE = (
     *(pa.ArrowException, OSError, ValueError, RuntimeError),
-    *(zipfile.BadZipFile, struct.error),
+    *(zipfile.BadZipFile, struct.error, csv.Error),
 )
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
@@ -102,9 +102,9 @@ class TableFile:
         self._is_sheet = is_zip and (b"xl/" in head or source.name.endswith(".xlsx"))
         with self._reading():
             self._open(head)
-        if self._whole is None:
-            self._open_text(head)
-            return
+            if self._whole is None:
+                self._open_text(head)
+                return
         schema = getattr(self._whole, "schema_arrow", self._whole.schema)
         own = schema.names
         if isinstance(self._whole, pa.Table):

@@ -236,7 +236,7 @@ BOARD = Record(
     1,
     _Answer,
     beside=("runs.parquet", "board.html"),
-    hint="restore the folder from a copy, or begin again: rm {path}, then repeat the command",
+    hint="restore the folder from a copy, or begin again in another one: -o FOLDER",
 )
 ANSWERS = (SWEEP, DECISION, FORECAST, BOARD)
 """Those of the folders of several runs."""

@@ -274,7 +274,7 @@ class TraceBundle:
             file = table_path(path, name)
             digest = manifest.sha256.get(name)
             if not file.is_file():
-                if name == "devices" or digest is not None:
+                if name == "devices" or digest is not None or os.path.lexists(file):
                     raise _altered(file, manifest)
                 continue
             content = file.read_bytes()
@@ -383,13 +383,14 @@ def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
     """
     manifest, changed = _read_manifest(folder)
     problems = [_altered(folder / MANIFEST_NAME, manifest)] if changed else []
-    for name, digest in manifest.sha256.items():
-        file = table_path(folder, name)
-        if not file.is_file() or file_sha256(file) != digest:
+    present = {name for name in TABLES if os.path.lexists(table_path(folder, name))}
+    for name in sorted(present | manifest.sha256.keys()):
+        file, digest = table_path(folder, name), manifest.sha256.get(name)
+        if not file.is_file() or digest not in (None, file_sha256(file)):
             problems.append(_altered(file, manifest))
-    unlisted = any(table_path(folder, name).is_file() for name in TABLES.keys() - manifest.sha256)
     sealed = manifest.manifest_sha256 is not None
-    return len(manifest.sha256) + sealed, problems, sealed and not unlisted
+    is_listed = present <= manifest.sha256.keys()
+    return len(manifest.sha256) + sealed, problems, sealed and is_listed
 
 
 def _altered(file: Path, manifest: Manifest) -> UserError:
@@ -399,7 +400,7 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
         message = (
             "the file has changed since fedsim wrote it: its SHA-256 differs from the manifest's"
         )
-    elif file.exists():
+    elif os.path.lexists(file):
         message = "is not a regular file"
     hint = "copy the bundle again, or create it again"
     if manifest.command is not None:

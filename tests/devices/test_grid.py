@@ -119,6 +119,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     carbon = "time,carbon intensity gCO2eq/kWh\n2024-01-01,1e300\n2024-01-02,1\n"
     (tmp_path / "high.csv").write_text(carbon)
     os.mkfifo(tmp_path / "pipe.csv")
+    german = (
+        "Datetime (UTC),Zone id,carbon intensity gCO2eq/kWh\n2024-01-01,DE,9\n2024-01-02,DE,9\n"
+    )
+    (tmp_path / "FR.csv").write_text(german)
     by_group = Prices(file=tmp_path / "{region}.csv", region="by_group")
     for given, message in (
         (Carbon(file=week), "several regions"),
@@ -127,6 +131,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (Carbon(file=tmp_path / "high.csv"), "high.csv: has the value 1e[+]300 g/kWh"),
         (Carbon(file=tmp_path / "gone.csv"), "gone.csv: no such file"),
         (Carbon(file=tmp_path / "{region}.csv", region="pipe"), "pipe.csv: no such file"),
+        (
+            Carbon(file=tmp_path / "{region}.csv", region="FR"),
+            "FR.csv: has no row .* is 'FR'\n  its regions are DE",
+        ),
         (by_group, "prices in EUR/kWh and GBP/kWh"),
     ):
         with pytest.raises(UserError, match=message):

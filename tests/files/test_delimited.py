@@ -14,7 +14,7 @@ from fedsim.files.delimited import checked_rows
         ("a,b, a\n1,2,3\n", "f.csv:1: has the column 'a' twice\n  remove or rename"),
         ("a,b\n1,2\n3\n", "f.csv:3: has 1 cell, but the header has 2\n  every row needs"),
         ("a,b\n1,2,3\n", "f.csv:2: has 3 cells, but the header has 2\n"),
-        (f"a,b\n{'x' * 2_000_000},2\n", "f.csv:2: is not CSV: field larger than field limit"),
+        (f"a,b\n{'x' * 20_000_000},2\n", "f.csv:2: is not CSV: field larger than field limit"),
         ("a;b\n1,5;2,5\n", "f.csv:2: has 3 cells, but the header has 1\n  separate the columns by"),
     ],
 )

@@ -351,7 +351,9 @@ def _stacked(
             raise UserError(
                 f"sample {row} is {shown(value)}, others have shape {x.shape[1:]} and type {x.dtype}",
                 where=opened or where,
-                hint="give images a size: [height, width] to resize all of them; make other samples equally long",
+                hint="save all of them in the same type"
+                if value.shape == x.shape[1:]
+                else "give images a size: [height, width] to resize all of them; make other samples equally long",
             )
         x[row] = value
         labels.append(label.item() if hasattr(label, "item") else label)

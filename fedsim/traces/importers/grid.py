@@ -61,7 +61,7 @@ class Grid(Importer):
         unit: str | None = None
         """Unit of the values, such as ``g/kWh``, ``lb/MWh`` or ``EUR/MWh``; by default the one in the header."""
         regions: tuple[str, ...] = ()
-        """Regions to import, by the names in any column of regions; by default all."""
+        """Regions to import, by the names in any column of regions, or in the file's name; by default all."""
 
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
@@ -202,11 +202,12 @@ def _regions(frame: Frame, zones: Sequence[str], wanted: Sequence[str]) -> dict[
     """The rows of each region."""
     source = frame.files[0].source
     if not zones:
-        if wanted:
+        stem = PurePath(source.name).stem
+        if wanted and wanted[0] not in stem:
             message = f"has no column of regions, such as 'Zone id', for '{wanted[0]}'"
             hint = f"its columns are {format_names(frame.files[0].names)}"
             raise source.error(message, hint)
-        return {PurePath(source.name).stem: np.arange(len(frame))}
+        return {wanted[0] if wanted else stem: np.arange(len(frame))}
     texts = {name: frame.text(name) for name in zones}
     zone = next((name for name, (_, words) in texts.items() if set(wanted) <= set(words)), zones[0])
     code, words = texts[zone]

@@ -311,6 +311,8 @@ def test_missing_files_and_wrong_labels_are_named(idx_folder: Path) -> None:
     labels = idx_folder / f"{MNIST_FILES[1]}.gz"
     labels.write_bytes(gzip.compress(idx(np.full(30, 11))))
     refused("train labels run from 11 to 11, outside 0 to 9")
+    labels.write_bytes(gzip.compress(idx(np.full(29, 1))))
+    refused(f"{MNIST_FILES[1]}.gz: has 29 labels for the 30 images of {MNIST_FILES[0]}")
     labels.unlink()
     refused(f"missing {MNIST_FILES[1]} in .*images")
     refused("no such folder", idx_folder / "nowhere")
@@ -401,6 +403,12 @@ def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit
     for part in ("Train", "val"):
         save_image(tmp_path / ".parts" / part / "cat" / "1.png", 1)
     refused("Train and val are sets of samples, not classes", ".parts")
+    Image.new("I;16", (4, 5), 60000).save(tmp_path / "a" / "2.png")
+    save_image(tmp_path / "b" / "1.png", 1)
+    refused(
+        r"sample 1 is .* type float32, others .* type uint8\n  save all of them in the same type"
+    )
+    (tmp_path / "a" / "2.png").unlink()
     save_image(tmp_path / "b" / "1.png", 1, size=(6, 6))
     refused(r"b.1\.png: sample 1 is .*\(3, 6, 6\).*others have shape \(3, 5, 4\)")
     assert load("image_folder", root=tmp_path, size=(4, 4)).class_names == ("a", "b")
