@@ -90,9 +90,9 @@ def is_owned(folder: Path) -> bool:
             with contextlib.suppress(PermissionError):  # It is alive and belongs to another user.
                 os.kill(int(owner["pid"]), 0)
             return _started(int(owner["pid"])) in (owner["started"], "")
+        return isinstance(owner["host"], str)
     except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return False
-    return True
 
 
 def _started(pid: int) -> str:

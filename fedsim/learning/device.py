@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -139,9 +140,15 @@ def keep_freed_memory() -> None:
     """Make glibc keep the memory that training frees, instead of returning it to the system page by page.
 
     It keeps twice as much free memory at the end of its heap as the largest block that was mapped and freed. This block
-    is never touched.
+    is never touched. What it keeps between blocks in use grows, until :func:`return_freed_memory`.
     """
     torch.empty(_ADAPTING_BYTES, dtype=torch.uint8)
+
+
+def return_freed_memory() -> None:
+    """Return to the system what glibc keeps, which in a run of hours becomes gigabytes; another library keeps less."""
+    with suppress(OSError, TypeError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def uploaded(array: npt.NDArray[Any], device: torch.device) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from fedsim.errors import InvariantViolation, UserError
-from fedsim.learning.device import reproducible
+from fedsim.learning.device import reproducible, return_freed_memory
 from fedsim.learning.evaluation import ClientMetrics, Measurement
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
@@ -45,6 +45,8 @@ _PENDING_EVALUATIONS = 32
 _PENDING_S = 10.0
 """Maximum wall time of pending training, estimated from the last execution, and wall time after which instructions are
 executed even if fewer are pending: until then there is no checkpoint, and a run cannot stop."""
+_RETURN_S = 10.0
+"""Wall time after which freed memory is returned to the system."""
 _PENDING_FLOPS = {"cpu": 10**11, "cuda": 10**14}
 """The same in operations, on CUDA and with several ranks, whose waves must follow from the timeline alone."""
 _FIRST_PENDING = 16
@@ -109,7 +111,7 @@ class Learner:
         self._most_flops = _PENDING_FLOPS[device]
         self._pending_flops = 0
         self._contribution_s = _PENDING_S / _FIRST_PENDING
-        self._rested_at = time.perf_counter()
+        self._rested_at = self._returned_at = time.perf_counter()
 
         # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
@@ -260,6 +262,9 @@ class Learner:
             self._contribution_s = (time.perf_counter() - began) / contributions
         self._on_rest(self)
         self._rested_at = time.perf_counter()
+        if self._rested_at - self._returned_at >= _RETURN_S:
+            return_freed_memory()
+            self._returned_at = self._rested_at
 
     def start(self) -> None:
         """Check that all processes of the run would compute the same bits."""

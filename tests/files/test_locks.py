@@ -64,6 +64,8 @@ def test_a_killed_process_whose_parent_has_not_waited_for_it_owns_nothing(
     for pid in (os.getpid(), 1):  # As if it were used again.
         path.write_text(json.dumps({**json.loads(path.read_text()), "pid": pid}))
         assert not is_owned(tmp_path)
+    path.write_text('{"pid": "x", "host": ["z"]}')
+    assert not is_owned(tmp_path)
 
 
 @pytest.mark.parametrize("name", [".lock", ".owner.json"])

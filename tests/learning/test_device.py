@@ -123,3 +123,27 @@ def test_freed_memory_is_used_again_without_page_faults() -> None:
         [sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) < 100
+
+
+KEPT = """
+import torch
+from fedsim.learning.device import keep_freed_memory, return_freed_memory
+
+def resident_mb():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+
+keep_freed_memory()
+blocks = [torch.zeros(size) for _ in range(100) for size in (500_000, 100)]
+del blocks[::2]
+before = resident_mb()
+return_freed_memory()
+print(before - resident_mb())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps it")
+def test_freed_memory_between_blocks_in_use_is_returned() -> None:
+    """A hundred freed blocks of 2 MB, each before a small one that is in use."""
+    done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 150
