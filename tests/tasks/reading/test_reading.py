@@ -193,7 +193,10 @@ def test_files_may_lie_in_the_folder_of_the_archive(tmp_path: Path) -> None:
             lambda content: gzip.compress(b"\0\0\x0d\x03" + b"\0" * 12),
             "not an IDX file of bytes with 3",
         ),
-        (lambda content: gzip.compress(idx(np.zeros((29, 28, 28)))), "not 29 numbers"),
+        (
+            lambda content: gzip.compress(idx(np.zeros((29, 28, 28)))),
+            "has 30 labels for the 29 images",
+        ),
         (lambda content: gzip.compress(bytes(300_000_000), 1), "unpacks to more than"),
     ],
 )
@@ -203,7 +206,7 @@ def test_a_damaged_idx_file_is_named(idx_folder: Path, change: Any, message: str
     with pytest.raises(UserError, match=message) as caught:
         load("mnist", root=idx_folder)
     assert caught.value.exit_code == 2
-    assert path.name in str(caught.value) or "data set mnist" in str(caught.value)
+    assert path.name in str(caught.value)
 
 
 @pytest.mark.parametrize(
