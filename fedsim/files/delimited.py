@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator
 from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import format_counted
 
-csv.field_size_limit(1 << 24)  # Arrow, which reads most tables, takes no longer rows.
+LONGEST_ROW_BYTES = 1 << 24
+"""Of a table, whether Arrow or Python reads it."""
+csv.field_size_limit(LONGEST_ROW_BYTES)
 
 
 def checked_rows(

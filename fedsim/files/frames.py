@@ -27,14 +27,13 @@ import pyarrow.compute as pc
 from fedsim.errors import UserError, cut, nearest, refused
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
-from fedsim.files.delimited import checked_rows, repeated
+from fedsim.files.delimited import LONGEST_ROW_BYTES, checked_rows, repeated
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 from fedsim.vocabulary.formatting import format_counted
 
 _HEAD_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 24
 _PREAMBLE = 20
 """Lines among which a header is looked for, if the first one is none."""
 _CLOCKS = 1000
@@ -268,7 +267,7 @@ class TableFile:
             return arrow_csv.read_csv(
                 self._content(),
                 arrow_csv.ReadOptions(
-                    skip_rows=self._skip, column_names=self.names, block_size=_BLOCK_BYTES
+                    skip_rows=self._skip, column_names=self.names, block_size=LONGEST_ROW_BYTES
                 ),
                 arrow_csv.ParseOptions(
                     delimiter=self._separator,

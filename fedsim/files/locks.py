@@ -66,9 +66,12 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
                 stacklevel=3,
             )
     try:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        owner["started"] = _started(os.getpid())
+        owner = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "started": _started(os.getpid()),
+        }
         write_text(owner_path, json.dumps(owner) + "\n")
         yield
     finally:

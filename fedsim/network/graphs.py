@@ -264,7 +264,6 @@ def _server_alone() -> nx.Graph[str]:
 
 def read_graph(path: Path) -> Any:
     """The graph in a file, read according to its extension."""
-
     if not path.is_file():
         raise UserError("no such file", where=path, hint="paths are relative to the scenario file")
     extension = path.suffix.lower()

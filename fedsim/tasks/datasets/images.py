@@ -78,7 +78,6 @@ class MnistFormat(DatasetComponent):
     def dataset(self, paths: Sequence[Path], class_names: Sequence[str]) -> Dataset:
         """The data set in four IDX files: training images and labels, test images and labels."""
         images, labels = zip(*map(_labeled, paths[::2], paths[1::2]), strict=True)
-        images = tuple(each[:, None] for each in images)
         pixels = self.params.pixel_map(self.mean, self.std)
         return image_dataset(self.name, images, labels, class_names, pixels)
 
@@ -107,8 +106,8 @@ def image_dataset(
 def _labeled(
     images_path: Path, labels_path: Path
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The images (n, height, width) of one IDX file, and their labels (n,) in another one."""
-    images, labels = read_idx(images_path, 3), read_idx(labels_path, 1).astype(np.int64)
+    """The images (n, 1, height, width) of one IDX file, and their labels (n,) in another one."""
+    images, labels = read_idx(images_path, 3)[:, None], read_idx(labels_path, 1).astype(np.int64)
     if len(images) != len(labels):
         message = f"has {len(labels)} labels for the {len(images)} images of {images_path.name}"
         raise UserError(message, where=labels_path, hint="download both files again")
@@ -227,7 +226,7 @@ class Emnist(MnistFormat):
         paths = locate(self.name, files, self.params.root, folder, _EMNIST)
         # The files store images column by column, and number letters from 1.
         images, labels = zip(*map(_labeled, paths[::2], paths[1::2]), strict=True)
-        images = tuple(each.transpose(0, 2, 1)[:, None] for each in images)
+        images = tuple(each.swapaxes(2, 3) for each in images)
         first = 1 if split == "letters" else 0
         labels = tuple(each - first for each in labels)
         pixels = self.params.pixel_map(self.mean, self.std)

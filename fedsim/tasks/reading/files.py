@@ -378,8 +378,8 @@ def names_of_arrays(path: Path) -> list[str]:
         return sorted(file.stem for file in path.glob("*.npy"))
     require_file(path)
     with reading(path, "it is not an .npz archive"), zipfile.ZipFile(path) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
-        require_room(unpacked, path.stat().st_size, path)
+        unpacked_bytes = sum(member.file_size for member in archive.infolist())
+        require_room(unpacked_bytes, path.stat().st_size, path)
         names = [name.removesuffix(".npy") for name in archive.namelist()]
     if twice := repeated(names):
         raise damaged(path, f"it contains '{twice}' twice")
