@@ -63,7 +63,7 @@ def command(folder: Path, once: bool) -> None:
             if ended:
                 break
             time.sleep(_LOOK_S)
-    if not once:
+    if not once or not (shown or _is_going_on(folder, shown)):
         _print_next(folder, shown)
 
 

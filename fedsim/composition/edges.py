@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -200,8 +201,10 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     found: dict[str, dict[int, str]] = {}
     for name, since, _, edge in rows:
         found.setdefault(name, {}).setdefault(since, edge)
-    if "latency_s" not in frame and sum(map(len, found.values())) < len(rows):
-        raise frame.error(f"has two rows of a {key} for the same time", hint)
+    if "latency_s" not in frame:
+        moments = [*zip(texts[0], since_ns, strict=True)]
+        again = np.array([*map(Counter(moments).__getitem__, moments)]) > 1
+        frame.refuse(again, f"{key} is {{}} in two rows for the same time", hint, key)
     names = list(map(str, range(devices.task.clients)))
     if key == "device_id" and "device" not in devices.names:
         raise frame.error("has device_id, but without a trace, devices have none", hint)

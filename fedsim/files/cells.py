@@ -363,7 +363,8 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
         local = np.full(len(us), is_dated and zone is None)
         return Instants(us, local, bad, is_dated, "" if zone in (None, "UTC", "Z") else zone)
     if unit is not None and form is None:
-        seconds, bad = numbers(values, TIME_UNITS[unit], "duration")
+        dated = unit in UNIX_UNITS or unit == "excel"
+        seconds, bad = numbers(values, TIME_UNITS[unit], "" if dated else "duration")
         if unit == "excel":
             # A spreadsheet shows no more, and its days are not exact.
             seconds = np.round(seconds + _EXCEL_S, 3)
@@ -371,7 +372,6 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
         beyond = np.abs(seconds) > TIME_S.high
         us = (np.where(np.isnan(seconds) | beyond, 0, seconds) * 1e6).round().astype(np.int64)
         us[np.isnan(seconds)], us[far] = NAT, FAR_US
-        dated = unit in UNIX_UNITS or unit == "excel"
         local = np.full(len(us), unit == "excel")
         return Instants(us, local, bad | (beyond & ~far), dated)
     if not _is_text(kind):

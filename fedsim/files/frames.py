@@ -161,7 +161,7 @@ class TableFile:
             from openpyxl import load_workbook  # type: ignore[import-untyped]
 
             book = load_workbook(data, read_only=True, data_only=True, keep_links=False)
-            sheet = next(one for one in book.worksheets if one.sheet_state == "visible")
+            sheet, *others = (one for one in book.worksheets if one.sheet_state == "visible")
             formulas = _FORMULA.findall(book._archive.read(sheet._worksheet_path))
             # What a sheet says of its size may be wrong.
             sheet.reset_dimensions()
@@ -171,6 +171,9 @@ class TableFile:
                 rows.append([_plain(cell.value) for cell in row])
                 errors = (one for one in row if one.data_type == "e" and one.value != "#N/A")
                 wrong += [(one.coordinate, one.value) for one in errors]
+            for other in others:
+                other.reset_dimensions()
+            heads = {one.title: next(one.iter_rows(values_only=True), ()) for one in others}
         except ImportError as error:
             raise self.source.error(
                 "spreadsheets need the package openpyxl",
@@ -189,6 +192,9 @@ class TableFile:
             fix = "correct it, or open and save the file in a spreadsheet program"
             raise self.source.error("the cell {} is {}".format(*wrong[0]), fix)
         header, *values = rows
+        if again := [title for title, cells_ in heads.items() if [*map(_plain, cells_)] == header]:
+            message = f"has the same columns in another sheet, '{again[0]}'"
+            raise self.source.error(message, "save each sheet as a file, or remove the other sheet")
         named = [str(name) for name in header if name is not None]
         if 2 * len(named) < width:
             message = f"has {width} columns, but its first row names {len(named)}"

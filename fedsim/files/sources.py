@@ -127,6 +127,12 @@ class SourceFile:
         """The content."""
         return self.content.read_bytes() if isinstance(self.content, Path) else self.content
 
+    def sha256(self) -> str:
+        """The checksum of the content."""
+        is_path = isinstance(self.content, Path)
+        with self.content.open("rb") if is_path else io.BytesIO(self.content) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
     def head(self, size: int) -> bytes:
         """The first bytes of the content."""
         if not isinstance(self.content, Path):
@@ -294,6 +300,10 @@ class Sources:
             with zipfile.ZipFile(path) as archive:
                 if twice := repeated(archive.namelist()):
                     raise UserError(f"contains '{twice}' twice", where=path, hint=hint)
+                # Of two archives in one file, or if its end is lost and it contains another one, only that is seen.
+                if min((one.header_offset for one in archive.infolist()), default=0):
+                    message = "begins with something else than the files that it lists"
+                    raise UserError(message, where=path, hint=hint)
                 for name in sorted(archive.namelist()):
                     if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
                         continue

@@ -403,6 +403,10 @@ def test_names_of_folders_never_reach_the_terminal_as_they_are(run: RunText) -> 
     assert_refused(
         invoke("compare", *(Path("runs", name) for name in names)), "a name is not UTF-8"
     )
+    Path("x\udcff.up").write_text("1\n2\n")
+    assert_refused(
+        invoke("traces", "import", "mahimahi", "x\udcff.up", "-o", "b"), "a name is not UTF-8"
+    )
 
 
 @pytest.mark.parametrize("command", ["resume", "report"])

@@ -115,6 +115,8 @@ def test_a_board_shows_the_runs_in_progress(run: RunFolder, tmp_path: Path) -> N
     lines = invoke("watch", board).output.splitlines()
     assert lines[0].startswith("3-silos: complete")
     assert "is not running" in lines[1]
+    shutil.rmtree(board / f"{TEMPORARY_PREFIX}a")
+    assert "is not running" in invoke("watch", board, "--once").stdout
 
 
 def test_a_folder_has_a_line_per_run_below_it(run: RunFolder) -> None:

@@ -232,6 +232,27 @@ def test_spreadsheets_that_are_refused(tmp_path: Path, change: Any, says: str) -
         frame_of(path)
 
 
+def test_sheets_of_one_table_are_not_left_out(tmp_path: Path) -> None:
+    """Those with other columns are, as are hidden ones."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    names = {"visible": (["b", "a"], []), "hidden": (["a", "b"], [3, 4])}
+    for sheet, rows in zip(
+        (book.active, *map(book.create_sheet, names)),
+        [(["a", "b"], [1, 2]), *names.values()],
+        strict=True,
+    ):
+        for row in rows:
+            sheet.append(row)
+    sheet.sheet_state = "hidden"
+    path = tmp_path / "a.xlsx"
+    book.save(path)
+    assert len(frame_of(path).load(["b"])) == 1
+    sheet.sheet_state = "visible"
+    book.save(path)
+    with pytest.raises(UserError, match="the same columns in another sheet, 'hidden'"):
+        frame_of(path)
+
+
 def test_a_name_in_a_spreadsheet_may_be_na(tmp_path: Path) -> None:
     """As in CSV, whatever the file is called."""
     book = pytest.importorskip("openpyxl").Workbook()

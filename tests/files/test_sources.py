@@ -75,6 +75,19 @@ def test_rows_do_not_count_twice(tmp_path: Path) -> None:
     assert "a.txt.gz: is given twice" in refused("pensieve", folder)
 
 
+def test_archives_in_one_file_are_not_taken_for_the_last(tmp_path: Path) -> None:
+    """Joined, or one that contains another and lost its end."""
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as inner:
+        inner.writestr("b.txt", "0 1\n1 2\n")
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "0 1\n1 3\n")
+        archive.write(tmp_path / "b.zip", "b.zip")
+    one, two = ((tmp_path / name).read_bytes() for name in ("a.zip", "b.zip"))
+    for content in (one[:-30], one + two):
+        (tmp_path / "c.zip").write_bytes(content)
+        assert "c.zip: begins with something else" in refused("pensieve", tmp_path / "c.zip")
+
+
 @pytest.mark.parametrize(("at", "value"), [(6, 1), (8, 9)])  # A password, Windows' Deflate64.
 def test_an_archive_that_is_not_unpacked_is_not_called_damaged(
     tmp_path: Path, at: int, value: int

@@ -137,7 +137,8 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
         pa.ArrowException,
     ) as error:
-        if users_line(error) is not None:
+        # A name that is not UTF-8 is no fault of the format.
+        if users_line(error) is not None or isinstance(error, UnicodeEncodeError):
             raise
         problem = reason(error)
         if not is_bundled(importer):

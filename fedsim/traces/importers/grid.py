@@ -46,7 +46,8 @@ class Grid(Importer):
     It has a column of times (ISO 8601 timestamps; without an offset, in UTC), one of carbon intensity (life-cycle
     intensity if there are several) or prices, in g, kg, t, lb or a currency per kWh or MWh, and one of regions, such as
     ``Zone id``, if there are several. The last interval is as long as most are. A value that is empty, ``-`` or
-    ``nan``, or that only other regions have, is unknown; a run uses the last one before it, or else the first one.
+    ``nan``, or that only other regions have, is unknown, as is that of a missing interval; a run uses the last one
+    before it, or else the first one.
     """
 
     name = "grid"
@@ -82,7 +83,10 @@ class Grid(Importer):
             "devices": {"device_id": ids, "window_end_us": ends, "kind": "site", "group": ids},
             "grid": {"region": id_column(region, ids), **rows},
         }
-        counts = {"unknown_values": int(table["value"].isna().sum())}
+        counts = {
+            "unknown_values": int(table["value"].isna().sum()),
+            "missing_intervals": int(table.groupby("where")["missing"].first().sum()),
+        }
         return Imported(tables, counts, clock="utc", epoch=begin.isoformat())
 
 
@@ -106,7 +110,11 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:
         raise source.error("has fewer than two intervals")
     spans, often = np.unique(np.diff(begins_us), return_counts=True)
     table = pd.DataFrame({"start_us": begins_us - begins_us[0]})
-    table["dur_us"] = np.append(np.diff(begins_us), spans[often.argmax()])
+    table["dur_us"] = spans_us = np.append(np.diff(begins_us), spans[often.argmax()])
+    # The length of intervals may change in the course of a file; one longer than both of its neighbours is a gap.
+    usual_us = np.maximum(np.roll(spans_us, 1), np.roll(spans_us, -1))
+    gaps = spans_us > 1.5 * usual_us
+    missing = round(float((spans_us / usual_us - 1)[gaps].sum()))
     begin = pd.Timestamp(begins_us[0], unit="us", tz="UTC")
     for region, rows in _regions(frame, zones, params.regions).items():
         _, first = np.unique(interval[rows], return_index=True)
@@ -123,9 +131,10 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:
             # A value that only other regions have need not be a number of this one.
             bounds = NOT_NEGATIVE if unit == CARBON_UNIT else FINITE
             known = frame.number(column, 1.0, bounds)[rows]
-            if 2 * (count := int(np.count_nonzero(~np.isnan(known)))) < len(rows):
+            intervals = len(rows) + missing
+            if 2 * (count := int(np.count_nonzero(~np.isnan(known)))) < intervals:
                 raise source.error(
-                    f"has a value of '{column}' in {count} of {len(rows)} rows of the region '{region}'",
+                    f"has a value of '{column}' in {count} of {intervals} intervals of the region '{region}'",
                     "half of the values must be known",
                 )
             values = np.full(len(begins_us), np.nan)
@@ -135,6 +144,7 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:
                 "unit": unit,
                 "begin": begin,
                 "where": source.where,
+                "missing": missing,
             }
             yield table.assign(value=values, **facts)
 

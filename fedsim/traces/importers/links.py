@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from fedsim.files.cells import AMOUNT, NAT, RATES, TIME_S, Bounds
 from fedsim.files.frames import Frame, TableFile
@@ -51,6 +52,14 @@ def _lines(source: SourceFile, names: Sequence[str], layout: str, *widths: int) 
     return Frame([file], {name: str(n) for n, name in enumerate(names, 1)}).load(names)
 
 
+def _require_order(frame: Frame, times: NDArray[Any], name: str) -> None:
+    message, hint = (
+        "the time is {}, before the one above it",
+        "times must not decrease; split the file there",
+    )
+    frame.refuse(np.append(False, np.diff(times) < 0), message, hint, name)
+
+
 class Pensieve(LinkImporter):
     """One series per file, from its first time; the rate in the first line belongs to no interval and is dropped.
 
@@ -79,10 +88,8 @@ class Pensieve(LinkImporter):
         frame.refuse(np.isnan(seconds), "has no time")
         time_us = microseconds(seconds)
         rate_bps = frame.number("rate", 1e6, unit="Mbit/s")
+        _require_order(frame, time_us, "time")
         length = np.diff(time_us)
-        message = "the time is {}, before the one above it"
-        hint = "times must not decrease; split the file there"
-        frame.refuse(np.append(False, length < 0), message, hint, "time")
         keep = length > 0
         notes.counts["first_rates"] += 1
         notes.counts["zero_length"] += int(np.count_nonzero(~keep))
@@ -132,7 +139,7 @@ class Mahimahi(LinkImporter):
     name = "mahimahi"
     description = "Mahimahi packet-delivery traces (.down, .up)"
     signature = r"^[^\n]*\.(down|up)\n\s*\d+\s"
-    kinds = "opportunities out_of_order"
+    kinds = "opportunities"
 
     class Params(ImporterParams):
         """Options of the Mahimahi importer."""
@@ -152,8 +159,8 @@ class Mahimahi(LinkImporter):
         time_ms = frame.number("the time", 1.0, _TIMES, "ms")
         whole = "it must be a whole number of ms"
         frame.refuse(time_ms % 1 != 0, "the time is {}", whole, "the time")
+        _require_order(frame, time_ms, "the time")
         notes.counts["opportunities"] += len(time_ms)
-        notes.counts["out_of_order"] += int(np.count_nonzero(np.diff(time_ms) < 0))
         busy, packets = np.unique(time_ms.astype(np.int64), return_counts=True)
         # Each busy millisecond and the idle time after it, which is empty if the next millisecond is busy too.
         edges = np.append(0, np.column_stack([busy, busy + 1]).ravel())

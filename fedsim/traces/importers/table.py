@@ -173,6 +173,14 @@ class Table(Importer):
             shared = {*COLUMNS, *map(role_name, params.columns.values())}
             files = [LongFile(file, shared) for file in files if isinstance(file, TableFile)]
         log = _Log(Frame(files, params.columns), params)
+        # Rows of the same device that an export under two names has twice.
+        known: dict[str, str] = {}
+        for file, rows in zip(files, np.diff(log.frame.starts), strict=True):
+            if rows and len(files) > 1 and params.columns.get("device") != FILE:
+                first = known.setdefault(file.source.sha256(), file.source.where)
+                if first != file.source.where:
+                    message = f"has the same content as {first}"
+                    raise file.source.error(message, "give one of them; its rows would count twice")
         columns = {name: log.single(name) for name in TEXTS if name in log.frame}
         tables: dict[str, Any] = {"devices": {"device_id": log.ids, **columns}}
         eligibility: Eligibility | None = None
@@ -300,8 +308,8 @@ class _Log:
         frame = self.frame
         device, ids = frame.ids("device")
         frame.chosen = self.measuring
-        # Names such as *, ? or #REF!, under which several devices would be one.
-        nobody = re.compile(r"(?i)\W*|unknown|none|#(N/A|[A-Z/0]+[!?])")
+        # Names such as *, ?, NA or #REF!, under which several devices would be one.
+        nobody = re.compile(r"(?i)\W*|unknown|none|#?n/?a|#[A-Z/0]+[!?]")
         named = [nobody.fullmatch(name) is None for name in ids]
         self.named = np.array([*named, False])[device]
         other = "name it in each row, or take another column: " + columns_option({"device": "..."})
@@ -437,7 +445,8 @@ class _Log:
             # Each of the three may be rounded.
             off = np.abs(end - start - span_us) > max(factor, 60.0) * 1e6
             known = (span_us != NAT) & ~(open_ | empty | (end < start))
-            hint = f"correct it{self._without_duration}"
+            hint = "correct it; where clocks are set back, write the offset (2024-10-27T02:30:00+01:00)"
+            hint += self._without_duration
             frame.refuse(known & off, "its duration is not the time from start to end", hint)
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")

@@ -275,10 +275,13 @@ def test_names_that_are_the_same_number_stay_apart(tmp_path: Path) -> None:
 
 def test_names_that_look_like_none_are_names(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
-    path.write_text("a,b,c \n" + "1,NA, no\n2,DE,no\n3,None,n/a\n" * 3)
+    path.write_text("a,b,c \n" + "1,NA, no\n2,DE,no\n3,None,None\n" * 3)
     dataset = load("table", path=path, target="c", group="b")
     assert dataset.group_names == ("DE", "NA", "None")
-    assert dataset.class_names == ("n/a", "no")
+    assert dataset.class_names == ("None", "no")
+    path.write_text("a,b,c\n1,NA,no\n2,DE,yes\n3,NA,NA\n")
+    with pytest.raises(UserError, match=r"own\.csv:4: column 'c' .* such as nan or NA"):
+        load("table", path=path, target="c", group="b")
     path.write_text("a,b,c\n" + "1,DE,no\n2,null,yes\n")
     with pytest.raises(UserError, match=r"own\.csv:3: column 'b' has an empty cell, or .* nan"):
         load("table", path=path, target="c", group="b")

@@ -76,7 +76,7 @@ def test_gaps_keep_their_place(tmp_path: Path) -> None:
         *((0, 1, None), (1, 1, None), (2, 1, 3.0), (3, 2, 4.0)),
         *((5, 1, 6.0), (6, 1, 7.0), (7, 1, None)),
     ]
-    assert bundle.manifest.counts == {"unknown_values": 3}
+    assert bundle.manifest.counts == {"unknown_values": 3, "missing_intervals": 1}
     assert bundle.manifest.epoch == "2024-01-01T00:00:00+00:00"
     assert bundle.devices.column("window_end_us").to_pylist() == [8 * HOUR]
 
@@ -144,7 +144,7 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
         ),
         (HOURLY.replace("01:00:00", "01:00:00Z"), {}, ":3", "having an offset"),
         (HOURLY.replace("01:00:00", "00:00:00"), {}, ":3", "as in an earlier row"),
-        (HOURLY.replace("1\n", "\n").replace("2\n", "\n"), {}, "", "in 1 of 3 rows"),
+        (HOURLY.replace("1\n", "\n").replace("2\n", "\n"), {}, "", "in 1 of 3 intervals"),
         (HOURLY.replace(" g/kWh", ""), {}, "", "does not give the unit of 'intensity'"),
         (HOURLY, {"unit": "stones/kWh"}, "", "unit 'stones/kWh'"),
         (HOURLY, {"column": "other"}, "", "no column 'other'"),
@@ -160,7 +160,13 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
         ),
         (MAPS + "2024-01-01,F,F,FR,1,1\n", {}, "", "fewer than two intervals"),
         (MAPS + "2024-01-01,F,F,FR,1,1\n2024-01-02,F,F,null,1,1\n", {}, ":3", "Zone id is 'null'"),
-        (HOURLY.replace("2024-01-01 02", "9999-01-01 02"), {}, "", "covers .* more than 142 years"),
+        (
+            series("intensity g/kWh", "1", "2").replace("2024-01-01 01", "9999-01-01 01"),
+            {},
+            "",
+            "covers .* more than 142 years",
+        ),
+        (HOURLY.replace("01 02", "02 02"), {}, "", "in 3 of 27 intervals of the region"),
         (
             "time,forecast intensity g/kWh,intensity kg/kWh\n2024-01-01,1,2\n2024-01-02,1,2\n",
             {},

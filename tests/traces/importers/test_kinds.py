@@ -1150,6 +1150,22 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         ":3: a step takes no time",
         "leave it empty",
     ),
+    "an unknown device of R": (
+        "device,start,end\na,1,2\nNA,2,3\n",
+        {"time_unit": "h"},
+        ":3: has no device (it is 'NA')",
+    ),
+    "one export under two names": (
+        {"a.csv": "device,step_time\na,1\n", "a (1).csv": "device,step_time\na,1\n"},
+        {"compute_unit": "s"},
+        "a.csv: has the same content as ",
+        "rows would count twice",
+    ),
+    "times from 1970 on that are spans": (
+        "device,start,end\na,1714550400,5 s\n",
+        {"time_unit": "unix_s"},
+        ":2: end is '5 s', which is not a number of unix_s",
+    ),
     "a dash in a log of Zeek": (
         ZEEK,
         {
@@ -1972,7 +1988,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
     ),
     "opportunities by the millisecond": (
         "mahimahi",
-        "2\n3\n2\n3\n4\n8\n",
+        "2\n2\n3\n3\n4\n8\n",
         {"direction": "up"},
         lambda b: (pieces(b), counted(b)),
         (
@@ -1983,8 +1999,15 @@ KINDS: dict[str, tuple[Any, ...]] = {
                 (0.005, 0.003, 0),
                 (0.008, 0.001, 12),
             ],
-            {"opportunities": 6, "out_of_order": 1},
+            {"opportunities": 6},
         ),
+    ),
+    "recordings one after the other": (
+        "mahimahi",
+        "2\n3\n2\n",
+        {"direction": "up"},
+        refused,
+        (":3: the time is '2', before the one above it", "split the file"),
     ),
     "repeated times and a late start": (
         "pensieve",
