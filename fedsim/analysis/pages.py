@@ -41,7 +41,8 @@ def write_page(path: Path, page: str) -> None:
     with refused("cannot write the page", path, "choose another path with -o"):
         require_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, page)
+        # Names and texts of users and of files.
+        write_text(path, printable(page))
 
 
 def real_time(page: str) -> str:
@@ -84,9 +85,7 @@ def embedded(data: dict[str, Any]) -> Markup:
 def unbroken(text: str) -> Markup:
     """Text that does not break between numbers and units, inside durations, after ± and ≡ and inside the entries of
     ``lr 0.2, cohort 8``, and breaks long names such as ``server.schedule.over_selection=1.3`` after their separators.
-    What controls or hides text is escaped.
     """
-    text = printable(text)
     text = re.sub(r"(^|, )(\w+) (?=\d)", "\\1\\2\u00a0", text)
     joined = re.sub(r"(?<![\w=.,])(\d(?:[\d.,]*\d)?) (?=[^\W\d])", "\\1\u00a0", text)
     joined = re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)

@@ -9,6 +9,7 @@ import importlib
 import io
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -153,6 +154,7 @@ class Commands(Suggesting):
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:
+            os.getcwd()  # torch ends the process if its working folder is gone.
             _require_limits()
             # Its streams show styles in the text of files, which Click would remove.
             settings |= {"standalone_mode": False, "obj": arguments, "color": True}
@@ -174,14 +176,17 @@ class Commands(Suggesting):
                 show([UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)])
             return EXIT_USER
         except (click.Abort, KeyboardInterrupt) as error:
-            # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
+            # Click turns a KeyboardInterrupt, which Stopped is, into an Abort, and the end of another process, too.
             cause = error.__cause__ or error
-            number = cause.signal_number if isinstance(cause, Stopped) else signal.SIGINT
-            said = "interrupted" if number == signal.SIGINT else f"stopped by {cause}"
-            click.echo(said, err=True)
-            return 128 + number
+            if isinstance(cause, EOFError):
+                return self._failed(cause, show)
+            return _stopped(cause.signal_number if isinstance(cause, Stopped) else signal.SIGINT)
         except BaseException as error:
-            return self._failed(_with_text(error), show)
+            error = _with_text(error)
+            # Pydantic keeps only the text of what a signal raises while it builds the reader of a class.
+            if by := re.search(rf"\b{Stopped.__name__}: (SIG[A-Z]+)", str(error)):
+                return _stopped(signal.Signals[by[1]])
+            return self._failed(error, show)
         return result if isinstance(result, int) else 0
 
     def _failed(self, error: BaseException, show: Callable[[Iterable[UserError]], None]) -> int:
@@ -214,6 +219,14 @@ class Commands(Suggesting):
             hint = "If your own code did not cause it, for example by a return value, this is a bug; please report it."
         show([UserError(f"internal error: {kind}{error}", hint=hint)])
         return EXIT_DEFECT
+
+
+def _stopped(number: int) -> int:
+    is_by_user = number == signal.SIGINT
+    click.echo(
+        "interrupted" if is_by_user else f"stopped by {signal.Signals(number).name}", err=True
+    )
+    return 128 + number
 
 
 def _show(errors: Iterable[UserError]) -> None:

@@ -129,8 +129,8 @@ class SourceFile:
 
     def sha256(self) -> str:
         """The checksum of the content."""
-        is_path = isinstance(self.content, Path)
-        with self.content.open("rb") if is_path else io.BytesIO(self.content) as file:
+        content = self.content
+        with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def head(self, size: int) -> bytes:

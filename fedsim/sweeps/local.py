@@ -28,6 +28,9 @@ _END_S = 5.0
 """Seconds that a process has to end at once, before it is killed."""
 _GO_ON, _SAVE, _END = range(3)
 """What the processes of a pool are to do: go on, save the runs in progress and end, or end at once."""
+_MOST_DEATHS = 10
+"""Of idle processes, after which no more are started."""
+_ENDED = "the processes of the pool ended before they started a run"
 _KILLED = "the process of this run was killed; there may be too little memory"
 _SIGNALS = (signal.SIGINT, *stopping.SIGNALS)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -121,6 +124,7 @@ def _perform(
     others = set(multiprocessing.active_children())
     waiting, lost, pools = deque(tasks), list[Task](), list[ProcessPoolExecutor]()
     idle, running = list[ProcessPoolExecutor](), dict[_Future, tuple[Task, ProcessPoolExecutor]]()
+    died = 0
     # Each run of a sweep has one process, however the sweep was started.
     environment = {**alone(os.environ), **_NO_THREADS}
     given = (shares.values, shares.stop, folder, environment)
@@ -135,8 +139,11 @@ def _perform(
                     # The process, which starts now, loads numpy before it sets its environment.
                     with _environment(_NO_THREADS), _without_main():
                         future = pool.submit(_work, waiting[0])
-                except BrokenProcessPool:
-                    continue  # It died while it was idle.
+                except (BrokenProcessPool, EOFError, ConnectionError):
+                    # It, or the process that forks it, died while it was idle.
+                    if (died := died + 1) > _MOST_DEATHS:
+                        raise RuntimeError(_ENDED) from None
+                    continue
                 running[future] = waiting.popleft(), pool
             done = wait(running, _LOOK_S, FIRST_COMPLETED).done
             if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
@@ -153,7 +160,7 @@ def _perform(
                 elif shares.started(task):
                     yield Result(task, _KILLED)
                 else:
-                    raise RuntimeError("the processes of the pool ended before they started a run")
+                    raise RuntimeError(_ENDED)
             if not done:
                 yield None
     finally:

@@ -370,7 +370,8 @@ def test_a_working_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert_refused(invoke("run", "../s.yaml"), "the working folder no longer exists")
+    for path in ("../s.yaml", tmp_path / "s.yaml"):
+        assert_refused(invoke("run", path), "the working folder no longer exists")
 
 
 def test_a_folder_named_as_the_home_folder(run: RunText, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,11 @@ def test_version() -> None:
         (click.BadParameter("no"), 2, "error: invalid value: no\n  see cli scenario --help\n"),
         (click.ClickException("no"), 2, "error: no\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
+        (
+            RuntimeError("Error building `list` validator: Stopped: SIGTERM"),
+            143,
+            "stopped by SIGTERM\n",
+        ),
         (MemoryError(), 2, f"error: out of memory: MemoryError\n  {MORE_MEMORY}\n"),
         (
             ValueError("Maximum allowed dimension exceeded"),
@@ -185,6 +190,7 @@ def test_output_to_a_full_disk_is_one_message() -> None:
     [
         (ZeroDivisionError("by zero"), "internal error: ZeroDivisionError: by zero"),
         (InvariantViolation("two outcomes"), "internal error: two outcomes"),
+        (EOFError("no more"), "internal error: EOFError: no more"),
     ],
 )
 def test_a_defect_of_ours_is_1_with_a_traceback(

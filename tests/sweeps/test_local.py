@@ -217,6 +217,24 @@ def test_signals_reach_only_the_process_of_the_sweep() -> None:
         assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
+def test_the_process_that_forks_the_others_may_die(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once while it starts one, which is started again, or always, which ends the sweep."""
+    submit, deaths = local.ProcessPoolExecutor.submit, [EOFError]
+
+    def dying(*arguments: Any) -> Any:
+        if deaths:
+            raise deaths.pop()
+        return submit(*arguments)
+
+    monkeypatch.setattr(local.ProcessPoolExecutor, "submit", dying)
+    assert fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "a", jobs=2).failures == {}
+    deaths += [ConnectionResetError] * 99
+    with pytest.raises(RuntimeError, match="ended before they started a run"):
+        fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "b", jobs=2)
+
+
 def test_processes_have_the_environment_of_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
