@@ -272,12 +272,11 @@ def _complete(
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
-    same = ["client", "round"]
-    has_another = log["round"].notna() & log.duplicated(same, keep=False) & ~named
-    rows = log.loc[has_another, [*same, "start_s", "end_s"]]
-    rows = rows.sort_values([*same, "start_s", "end_s"])
-    # The end of a dispatch that did not arrive may be noticed late, and instants be rounded to milliseconds.
-    over_s = rows.groupby(same, observed=True)["end_s"].shift() - rows["start_s"]
+    columns = ["client", "round", "start_s", "end_s"]
+    has_another = log["round"].notna() & log.duplicated(columns[:2], keep=False) & ~named
+    # Instants may be rounded to milliseconds, and the end of a lost dispatch be noticed late.
+    rows = log.loc[has_another, columns].dropna().sort_values(columns)
+    over_s = rows.groupby(columns[:2], observed=True)["end_s"].shift() - rows["start_s"]
     later = np.flatnonzero(over_s > max(resolution_s, 1e-3))
     overlaps = log.index.isin(np.maximum(rows.index[later], rows.index[later - 1]))
     message, fix = "overlaps another dispatch of {} in round {:g}", "write one row per dispatch"
