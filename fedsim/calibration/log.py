@@ -278,9 +278,9 @@ def _complete(
     rows = log.loc[has_another, columns].dropna().sort_values(columns)
     over_s = rows.groupby(columns[:2], observed=True)["end_s"].shift() - rows["start_s"]
     later = np.flatnonzero(over_s > max(resolution_s, 1e-3))
-    overlaps = log.index.isin(np.maximum(rows.index[later], rows.index[later - 1]))
-    message, fix = "overlaps another dispatch of {} in round {:g}", "write one row per dispatch"
-    check(pd.Series(overlaps), message, f"{fix}, of one run", log["client"], log["round"])
+    extra = pd.Series(log.index.isin(np.maximum(rows.index[later], rows.index[later - 1])))
+    fix = "write one row per dispatch of one run, under its client's own name"
+    check(extra, "overlaps another dispatch of {} in round {:g}", fix, log["client"], log["round"])
     arrival = "the end is the arrival of the update; if it never arrived,"
     never = log["outcome"].notna() & delivered & ends.isna()
     message = "outcome is {}, but it has no end"
