@@ -197,14 +197,8 @@ def calibrate(
 
 
 def _doubts(log: pd.DataFrame, rounds: Rounds, *, is_synchronous: bool) -> Iterator[str]:
-    """Flags of several runs in one file, overlapping rounds, a pause of the server, and a trend of the step times."""
-    numbers = log["round"].dropna()
-    if len(back := numbers[numbers < numbers.cummax()]):
-        yield (
-            f"Round {back.iloc[0]:.0f} begins again {format_duration(log['start_s'][back.index[0]])} after the first"
-            " dispatch: the log seems to contain several runs, whose rounds are mixed. Calibrate each alone."
-        )
-    elif is_synchronous and rounds.overlaps:
+    """Flags of overlapping rounds of one run, a pause of the server, and a trend of the step times."""
+    if is_synchronous and rounds.overlaps and log["round"].dropna().is_monotonic_increasing:
         yield (
             f"In {format_counted(rounds.overlaps, 'round')}, the next one begins before the last update arrives, so"
             " they do not show the time between rounds. Give late updates the outcome late, or an asynchronous"

@@ -52,6 +52,8 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
             unit = cells.recent_unit(values)
             if unit not in (None, "unix_s"):
                 units[spelling] = unit
+            if unit is not None:
+                frame.refuse_rounded(spelling)
             values *= cells.TIME_UNITS[unit or "s"]
             # The difference of two instants must fit, too.
             beyond = np.abs(values) > cells.TIME_S.high / 2
@@ -70,9 +72,8 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
         seconds[name] = values
     if units:
         units_named = format_names(sorted(set(units.values())))
-        flags.append(
-            f"The numbers of {format_names(list(units))} are read as {units_named}: no other unit fits."
-        )
+        flag = f"The numbers of {format_names(list(units))} are read as {units_named}"
+        flags.append(f"{flag}: no other unit fits.")
     if zoned:
         for spelling, without in local.items():
             message = f"{spelling} is {{}}, which has no offset from UTC, but other timestamps of the log have one"
@@ -89,10 +90,8 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
             each[never] = np.nan
             far += int(never.sum())
         if far:
-            count = format_counted(far, "cell")
-            flags.append(
-                f"Dates before 1971 and after 2098 stand for what never happened ({count})."
-            )
+            never_came = f"stand for what never happened ({format_counted(far, 'cell')})"
+            flags.append(f"Dates before 1971 and after 2098 {never_came}.")
     sizes_us = list(_RESOLUTIONS_US)
     for each in seconds.values():
         us = (each[np.abs(each) < _LAST_S] * 1e6).round().astype(np.int64)

@@ -303,14 +303,8 @@ def estimate(
         flags.append(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
-    is_long = log["steps"].notna().any() and np.median(step.mean) > _LONG_STEP_S
-    if is_long or np.median(np.concatenate([rate.mean for rate in rates])) < _SLOW_BPS:
-        flags.insert(
-            0,
-            "Check the unit of the log's times, which are read as seconds: half of the devices take more than"
-            f" {_LONG_STEP_S:.0f} s per local step, or half of the links carry less than {format_rate(_SLOW_BPS)}. If"
-            " they are milliseconds, divide them by 1000.",
-        )
+    known_s = pd.Series(step.mean if log["steps"].notna().any() else np.nan)
+    flags = unit_flags(known_s, pd.Series(np.concatenate([rate.mean for rate in rates]))) + flags
     dropped = log["outcome"] == "dropped"
     endless = dropped & log["ended_s"].isna()
     absent = log["client"][dropped if endless.sum() < dropped.sum() else []]
@@ -338,6 +332,14 @@ def estimate(
         assumptions=assumptions,
         online=_online(log, clients),
     )
+
+
+def unit_flags(step_s: pd.Series, rates_bps: pd.Series) -> list[str]:
+    """A flag if half of the times of a local step are so long, or of the rates so low, that the unit is doubted."""
+    flag = "Check the unit of the log's times, which are read as seconds: half of the devices take more than"
+    flag += f" {_LONG_STEP_S:.0f} s per local step, or half of the links carry less than {format_rate(_SLOW_BPS)}. If"
+    flag += " they are milliseconds, divide them by 1000."
+    return [flag] if step_s.median() > _LONG_STEP_S or rates_bps.median() < _SLOW_BPS else []
 
 
 def _links(

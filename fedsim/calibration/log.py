@@ -194,19 +194,17 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for name in INSTANTS:
         log[name] = seconds.pop(name, np.nan)
     origin_s = float(log["start_s"].min())
+    hint = "it must be within a hundred years of the first start"
     for name in filter(column.__contains__, INSTANTS):
         late = (log[name] - origin_s > LONGEST_S).to_numpy()
-        hint = "it must be within a hundred years of the first start"
         frame.refuse(late, f"{column[name]} is {{}}", hint, column[name])
+    hint = "every dispatch needs its client, and when it started"
     for name in ("client", "start_s"):
-        every = "every dispatch needs its client, and when it started"
-        unknown = log[name].isna().to_numpy()
-        frame.refuse(unknown, f"{column[name]} is {{}}", every, column[name])
+        frame.refuse(log[name].isna().to_numpy(), f"{column[name]} is {{}}", hint, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
     for name in (each for each, column_ in FORMAT.items() if column_.cell in ("number", "whole")):
         form: cells.Form = "duration" if name in WORK else ""
-        given = name in column
-        log[name] = frame.number(column[name], 1.0, _EXACT, form=form) if given else np.nan
+        log[name] = frame.number(column[name], 1.0, _EXACT, form=form) if name in column else np.nan
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
     for name in INSTANTS:
@@ -216,6 +214,12 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     flags += _complete(log, frame, order, 0.0 if is_run else clock.resolution_s, every_row)
     for column_name in log:
         log[column_name] = log[column_name].array[order]
+    numbers = log["round"].dropna()
+    if len(back := numbers[numbers < numbers.cummax()]):
+        flags.append(
+            f"Round {back.iloc[0]:.0f} begins again {format_duration(log['start_s'][back.index[0]])} after the first"
+            " dispatch: the log seems to contain several runs, whose rounds are mixed. Split it."
+        )
     # What Arrow has freed only now.
     pa.default_memory_pool().release_unused()
     return Log(log, column["client"], origin_s, clock, tuple(flags))
@@ -256,7 +260,7 @@ def _complete(
     backwards = [(a, b) for a, b in pairs if (log[b] < log[a]).any()]
     clock = "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps"
     check(pd.Series(twice), "repeats an earlier row", "write one row per dispatch")
-    named = pd.Series(False, index=log.index)
+    named = pd.Series(twice, index=log.index)
     for a, b in backwards if every_row else backwards[:1]:
         check((log[b] < log[a]) & ~named, f"{b[:-2]} is before {a[:-2]}", clock)
         named |= log[b] < log[a]
@@ -268,6 +272,15 @@ def _complete(
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
+    columns = ["client", "round", "start_s", "end_s"]
+    has_another = log["round"].notna() & log.duplicated(columns[:2], keep=False) & ~named
+    # Instants may be rounded to milliseconds, and the end of a lost dispatch be noticed late.
+    rows = log.loc[has_another, columns].dropna().sort_values(columns)
+    over_s = rows.groupby(columns[:2], observed=True)["end_s"].shift() - rows["start_s"]
+    later = np.flatnonzero(over_s > max(resolution_s, 1e-3))
+    extra = pd.Series(log.index.isin(np.maximum(rows.index[later], rows.index[later - 1])))
+    fix = "write one row per dispatch of one run, under its client's own name"
+    check(extra, "overlaps another dispatch of {} in round {:g}", fix, log["client"], log["round"])
     arrival = "the end is the arrival of the update; if it never arrived,"
     never = log["outcome"].notna() & delivered & ends.isna()
     message = "outcome is {}, but it has no end"
@@ -374,12 +387,10 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
     whole = rounds["arrived"].astype(bool) & (durations_s < _NEARLY * timeout_s)
     gaps = (durations_s - (rounds["end_s"] - rounds["start_s"]))[whole]
     overlaps = int((gaps < 0).sum())
-    paused = gaps[gaps > _LONG * durations_s.median()]
-    pause = (
-        (float(paused.index[int(paused.argmax())]), float(paused.max())) if len(paused) else None
-    )
+    long = gaps[gaps > _LONG * durations_s.median()]
+    pause = (float(long.index[int(long.argmax())]), float(long.max())) if len(long) else None
     # Updates that arrive after the end of their round say nothing about the next one, nor does a pause.
-    gaps_s = gaps[(gaps >= 0) & ~gaps.index.isin(paused.index)].to_numpy()
+    gaps_s = gaps[(gaps >= 0) & ~gaps.index.isin(long.index)].to_numpy()
     gap_s = error_s = math.nan
     if count := len(gaps_s):
         gap_s = float(np.median(gaps_s) if always_online else gaps_s.min())

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.calibration.estimates import unit_flags
 from fedsim.calibration.log import numbered, read_log
 from fedsim.errors import UserError, printable
 from fedsim.files.lines import WHOLE_ROUNDS
@@ -104,8 +105,14 @@ def write_run(path: Path, folder: RunFolder) -> None:
     unknown = [figure for figure, names in _NEEDS.items() if missing[names].any()]
     versions = int(max(len(begin_s) - 1, entered.max()))
     unknown += _OF_CLIENTS if WHOLE_ROUNDS in log.flags else ()
+    step_s = rows["compute_s"].fillna(rows["end_s"] - rows["start_s"]) / rows["steps"]
+    bits, wire_s = (
+        8 * (rows["bytes_down"] + rows["bytes_up"]),
+        rows["download_s"] + rows["upload_s"],
+    )
+    notes = [*log.flags, *unit_flags(step_s, bits / wire_s)]
     info = {"log": _name(path), "unknown": [*unknown, *_UNKNOWN], "clock": "wall", "seed": 0}
-    info |= {"clients": len(clients), "rounds": versions, "simulated_s": over_s}
+    info |= {"notes": notes, "clients": len(clients), "rounds": versions, "simulated_s": over_s}
     with folder.claimed():
         folder.begin(to_yaml({"name": Path(_name(path)).stem, "server": {}}), info)
         writer = RunWriter(folder, clients=len(clients), columns=lambda ended: ended[0])

@@ -598,6 +598,8 @@ class Frame:
         control = [n for n, word in enumerate(words) if re.search(cells.CONTROL, word)]
         message = f"{name} is {{}}, which contains a control character"
         self.refuse(np.isin(codes, control), message, "leave it out", name)
+        rounded = np.flatnonzero(cells.are_rounded(pa.array(words, pa.string())))
+        self.refuse_rounded(name, np.isin(codes, rounded))
         return codes, words
 
     def number(
@@ -656,10 +658,7 @@ class Frame:
             raise self.error(f"the form '{form}' has %H, the hours from 0 to 23, with %p", fix)
         columns = self.columns(name)
         if unit in cells.UNIX_UNITS:
-            rounded = [cells.are_rounded(column) for column in columns]
-            fix = "export the times again, with all digits (in a spreadsheet, as numbers without decimals)"
-            message = f"{name} is {{}}, which a spreadsheet has rounded"
-            self.refuse(np.concatenate(rounded), message, fix, name)
+            self.refuse_rounded(name)
         if year is not None:
             # One file continues the other.
             texts = [
@@ -696,6 +695,13 @@ class Frame:
                 )
         self.refuse(bad, f"{name} is {{}}, which is not {what}", hint, name)
         return Instants(us, local, bad, any(part.dated for part in known), offset)
+
+    def refuse_rounded(self, name: str, rows: Bools | None = None) -> None:
+        """Refuse Unix times, or the names in these rows, that have an exponent instead of all digits."""
+        if rows is None:
+            rows = np.concatenate([cells.are_rounded(column) for column in self.columns(name)])
+        fix = "export it again, with all digits (in a spreadsheet, as a number without decimals)"
+        self.refuse(rows, f"{name} is {{}}, which a spreadsheet has rounded", fix, name)
 
     def require_times(self, name: str, columns: Sequence[Instants]) -> None:
         """Refuse dates without a time beside a column of times of day; ``name`` is the first of the ``columns``."""

@@ -39,12 +39,13 @@ def as_table(source: SourceFile) -> tuple[SourceFile, str]:
     return source, ""
 
 
-def _table(source: SourceFile, header: str, rows: Iterator[str]) -> SourceFile:
-    return SourceFile(source.name, source.where, "\n".join([header, *rows]).encode())
+def _table(source: SourceFile, header: str, rows: Iterator[tuple[int, str]]) -> SourceFile:
+    origins, lines = zip((1, header), *rows, strict=True)
+    return SourceFile(source.name, source.where, "\n".join(lines).encode(), origins)
 
 
-def _rounds(source: SourceFile) -> Iterator[str]:
-    """A row per round of a server: from its messages to the last reply."""
+def _rounds(source: SourceFile) -> Iterator[tuple[int, str]]:
+    """A row per round of a server, from its messages to the last reply, with the line of the latter."""
     number, sent = 0, ""
     for line, text in source.lines():
         if _BEGINS.search(text):
@@ -60,12 +61,12 @@ def _rounds(source: SourceFile) -> Iterator[str]:
         if is_sent:
             number, sent = number + 1, instant
         elif sent:
-            yield f"slowest,{sent},{instant},{number}"
+            yield line, f"slowest,{sent},{instant},{number}"
             sent = ""
 
 
-def _tegrastats(source: SourceFile) -> Iterator[str]:
-    """The power of the whole board in watts: that of its input, or the sum of its rails."""
+def _tegrastats(source: SourceFile) -> Iterator[tuple[int, str]]:
+    """The power of the whole board in watts, that of its input or the sum of its rails, with its line."""
     first = set[str]()
     for line, text in source.lines():
         time = _TEGRA_TIME.search(text)
@@ -78,4 +79,4 @@ def _tegrastats(source: SourceFile) -> Iterator[str]:
             message = f"the line has the power of {', '.join(used)}, not of {', '.join(first)}"
             raise source.error(message, "remove it", line=line)
         month, day, year, clock = time.groups()
-        yield f"{year}-{month}-{day}T{clock},{sum(used.values()) / 1000}"
+        yield line, f"{year}-{month}-{day}T{clock},{sum(used.values()) / 1000}"

@@ -116,11 +116,13 @@ class SourceFile:
         name: path inside the folder or archive, or the file's own name; without ``.gz`` and the like.
         where: location, for messages.
         content: its content, or the path of a file that is not compressed.
+        origins: the line of the original file from which each line was made; empty if it is the file itself.
     """
 
     name: str
     where: str
     content: bytes | Path
+    origins: Sequence[int] = ()
 
     @cached_property
     def data(self) -> bytes:
@@ -211,7 +213,7 @@ class SourceFile:
 
     def line(self, number: int) -> str:
         """``file:line``, for messages."""
-        return f"{self.where}:{number}"
+        return f"{self.where}:{self.origins[number - 1] if self.origins else number}"
 
     def error(self, message: str, hint: str | None = None, *, line: int | None = None) -> UserError:
         """The error for a mistake in the file, or in one of its lines."""

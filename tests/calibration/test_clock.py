@@ -109,6 +109,12 @@ REFUSED = {
         "INFO : [ROUND 1]\nINFO : configure_fit: strategy sampled 2 clients (out of 2)\n",
         "log.csv:2: the line has no time\n  log with times",
     ),
+    "a round of Flower that ends before it begins": (
+        "2024-05-01T08:00:00Z INFO : Starting Flower server\n\n"
+        "2024-05-01T08:00:02Z INFO : configure_fit: strategy sampled 2 clients (out of 2)\n"
+        "2024-05-01T08:00:01Z INFO : aggregate_fit: received 2 results and 0 failures\n",
+        "log.csv:4: end is before start",
+    ),
 }
 
 

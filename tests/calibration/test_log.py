@@ -107,7 +107,27 @@ MISTAKES = [
         "client,start,end\na,1712000000000,1712000001000\na,1712000002000,\nb,1712000000,1712000001000\n",
         "log.csv:4: start is '1712000000'",
     ),
+    (
+        "client,start,end,round\na,0.1234,8.5678,0\nb,0.1,9,0\na,0.12,8.57,0\n",
+        "log.csv:4: overlaps another dispatch of a in round 0 .*\n  write one row",
+    ),
+    ("client,start,end,round\na,0,8.5,0\na,0,9,0\n", "log.csv:3: overlaps another dispatch"),
+    (
+        "client,start,end\n9.73569E+18,0,1\n",
+        "log.csv:2: client is '9.73569E.18', which a spreadsheet has rounded\n  export it again",
+    ),
+    (
+        "client,start,end\na,1.71455E+09,1.71456E+09\n",
+        "log.csv:2: start is .* spreadsheet has rounded",
+    ),
 ]
+
+
+def test_a_client_may_be_dispatched_again_in_a_round(tmp_path: Path) -> None:
+    """After its update arrived, within a resolution too, or before the server notices that it was lost."""
+    rows = "a,5,9,,3\na,0,5,,3\na,5,5,,3\nb,0,,60,3\nb,20,40,,3\nb,20,,,3\nc,0,7,,3\nc,2,9,,4\n"
+    assert len(read(tmp_path, f"client,start,end,ended,round\n{rows}")) == 8
+    assert len(read(tmp_path, "client,start,end\na,0,1.5E+01\na,2.5E+01,4.2E+03\n")) == 2
 
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES)

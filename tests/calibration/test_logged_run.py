@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import fedsim
+from fedsim.analysis.comparison.cautions import cautions
 from fedsim.calibration.logged_run import write_run
 from fedsim.errors import UserError
 from fedsim.runs import Run, RunFolder
@@ -63,6 +64,18 @@ def test_an_excerpt_of_a_log_is_compared(tmp_path: Path) -> None:
     rows = ["a,0,10,100", "a,20,30,200", "a,40,50,300"]
     (tmp_path / "real.csv").write_text("\n".join(["client,start,end,round", *rows]))
     assert fedsim.compare([tmp_path / "real.csv"]).facts[0].figures["rounds"] == 3
+
+
+def test_doubts_about_a_log_are_cautions(tmp_path: Path) -> None:
+    """Times in milliseconds, and two runs in one log."""
+    columns = "client,start,end,round,steps,bytes_down,bytes_up"
+    rows = ["a,0,900000,0,10,9,9", "a,950000,1870000,1,10,9,9", "a,1900000,2900000,0,10,9,9"]
+    (tmp_path / "real.csv").write_text("\n".join([columns, *rows]))
+    (caution,) = cautions(fedsim.compare(tmp_path / "real.csv"))
+    assert "Round 0 begins again" in caution
+    assert "If they are milliseconds, divide them by 1000." in caution
+    (tmp_path / "real.csv").write_text(ROUNDS)
+    assert cautions(fedsim.compare(tmp_path / "real.csv"))[0].endswith("of the first run.")
 
 
 def test_versions_of_an_asynchronous_run_by_hand(tmp_path: Path) -> None:

@@ -206,6 +206,11 @@ BAD_POWER = {
         "05-01-2024 08:00:00 RAM 1/2MB GPU 3/3 CPU 4/4\n05-01-2024 08:00:01 RAM 1/2MB GPU 3/3 CP\n",
         "007.csv:2: the line has the power of GPU, not of",
     ),
+    "tegrastats with a day that is none": (
+        "007.csv",
+        "05-01-2024 08:00:00 RAM 1/2MB GPU 3/3\n05-32-2024 08:00:01 RAM 1/2MB GPU 3/3\n",
+        "007.csv:2: time is '2024-05-32T08:00:01'",
+    ),
     "tegrastats without times": ("007.csv", "RAM 1/2MB VDD_IN 3mW/3mW\n", "007.csv:1: the line"),
 }
 

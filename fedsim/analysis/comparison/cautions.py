@@ -71,8 +71,8 @@ def from_logs(comparison: ComparisonTables) -> Iterator[str]:
         lacks = format_names(["metrics", "energy", "times of phases", *absent])
         yield (
             f"{run.log} is the log of a real run, without {lacks}. Its population is the clients in it, and its "
-            "scenario is taken to be that of the first run."
-        )
+            f"scenario is taken to be that of the first run. {' '.join(run.notes)}"
+        ).rstrip()
 
 
 def not_measured(comparison: ComparisonTables) -> Iterator[str]:

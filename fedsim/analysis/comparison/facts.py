@@ -135,6 +135,7 @@ class RunFacts:
         lost: the metrics whose last value is not finite.
         variant: name that its sweep gives it, or that of its log; empty without one.
         log: the log of the real run from which it was made; empty for others.
+        notes: the run's own, such as doubts about its log.
         diverged_s: simulated time of the first evaluation of a model that has diverged; NaN for one that has not.
     """
 
@@ -155,6 +156,7 @@ class RunFacts:
     diverged_s: float = np.nan
     variant: str = ""
     log: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def target(self) -> dict[str, float]:
@@ -197,6 +199,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         seed=run.entry("seed"),
         definitions=run.metric_definitions,
         log=run.info.get("log", ""),
+        notes=tuple(run.info.get("notes", ())),
         **(_kept(run) or _measured(run)),
     )
 
