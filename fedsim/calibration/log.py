@@ -166,7 +166,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
 
         table = load_run(path).dispatches.to_parquet(index=False)
         sources = [(SourceFile("dispatches", f"{path}, dispatches", table), "")]
-    elif path.is_file():
+    elif path.exists() and not path.is_dir():  # It may be a pipe.
         sources = [as_table(source) for source in Sources([path])]
     else:
         hint = "give a table (CSV, Parquet, JSON lines, ...) with one row per dispatch, or a run folder"

@@ -44,7 +44,9 @@ def logs_as_runs(paths: Any) -> Iterator[list[Any]]:
     listed = [paths] if is_one else list(paths)
     with tempfile.TemporaryDirectory() as folder:
         for number, path in enumerate(listed):
-            if isinstance(path, str | os.PathLike) and Path(path).is_file():
+            if not isinstance(path, str | os.PathLike) or Path(path).is_dir():
+                continue
+            if Path(path).exists():  # It may be a pipe.
                 listed[number] = Path(folder) / str(number) / _name(path)
                 write_run(Path(path), RunFolder(listed[number]))
         yield listed

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import fedsim
 from fedsim.calibration.estimates import Assumptions, estimate
 from fedsim.calibration.log import (
     COLUMNS,
@@ -49,6 +52,16 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
         for name in ("a.csv", "b.csv")
     )
     pd.testing.assert_frame_equal(one, other)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_log_may_come_through_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "log.csv")
+    with ThreadPoolExecutor() as threads:
+        threads.submit(pipe.write_text, "client,start,end\na,1,3\n")
+        assert read_log(pipe).dispatches["end_s"].tolist() == [2]
+        threads.submit(pipe.write_text, "client,start,end,round\na,1,3,0\n")
+        assert fedsim.compare(pipe).facts[0].log == "log.csv"
 
 
 def read(folder: Path, text: str) -> pd.DataFrame:
