@@ -179,7 +179,9 @@ def reason(error: BaseException) -> str:
         return "it has a number with more than 4,300 digits"
     text = getattr(error, "strerror", None) or str(error).strip()
     kind = f"{type(error).__name__}: " if isinstance(error, _BARE) else ""
-    return kind + text.partition("\n")[0] if text else type(error).__name__
+    # A heading says nothing alone.
+    line = re.sub(r":\s*\n[\s*-]*", ": ", text).partition("\n")[0]
+    return kind + line if text else type(error).__name__
 
 
 @contextmanager

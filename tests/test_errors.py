@@ -14,6 +14,7 @@ from fedsim.errors import (
     nearest,
     nearest_or_all,
     raise_all,
+    reason,
     refused,
     strings,
     without_numbers,
@@ -117,3 +118,10 @@ def test_strings_are_any_iterable_of_them_but_not_one_string() -> None:
         with pytest.raises(UserError, match="argument names: must be a list of strings") as caught:
             strings("names", wrong, "give ['a']")
         assert caught.value.hint == "give ['a']"
+
+
+def test_a_heading_is_shown_with_the_first_line_below_it() -> None:
+    assert (
+        reason(ValueError("Invalid file:\n  - no section\n- no name")) == "Invalid file: no section"
+    )
+    assert reason(ValueError("is wrong\nat: x")) == "is wrong"

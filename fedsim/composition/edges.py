@@ -42,7 +42,7 @@ from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.units import LONGEST_S, NEVER, NS_PER_S, to_ns
-from fedsim.vocabulary.formatting import format_count, format_counted
+from fedsim.vocabulary.formatting import format_count, format_counted, format_names
 
 if TYPE_CHECKING:
     import torch
@@ -193,8 +193,9 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     for name in ("time_s", "latency_s"):
         values = np.zeros(len(frame))
         if name in frame:
-            values = frame.number(name, 1.0, Bounds(0, LONGEST_S))
-            frame.refuse(np.isnan(values), f"{name} is {{}}", "give a number of 0 or more", name)
+            values = frame.number(name, 1.0, None)
+            wrong = ~Bounds(0, LONGEST_S).contain(values)
+            frame.refuse(wrong, f"{name} is {{}}", "give a number of 0 or more", name)
         seconds.append(values.tolist())
     since_ns = [to_ns(each) // 1000 * 1000 for each in seconds[0]]
     rows = sorted(zip(texts[0], since_ns, seconds[1], texts[1], strict=True))
@@ -216,6 +217,12 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
         raise frame.error(f"does not say where {key} {missing[0]} is at time 0", hint)
     edges = {edge for stays in found.values() for edge in stays.values()}
     by = int if all(edge.isdecimal() for edge in edges) else str
+    section = devices.scenario.server.edges
+    if section and section.trace and by is int and {*map(int, edges)} != {*range(len(edges))}:
+        message = f"numbers its edge servers {format_names(sorted(edges, key=by))}"
+        raise frame.error(
+            message, "number them 0, 1, 2, ...: edge server i is device i of edges.trace"
+        )
     number = {edge: i for i, edge in enumerate(sorted(edges, key=by))}
     table = [
         (client, number[edge], since)

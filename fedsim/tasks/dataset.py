@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,13 @@ Kind = Literal["classification", "next_character", "binary", "regression"]
 
 TargetKind = Literal["class", "quantity"]
 """The target of a sample in a user's file: a class, or a quantity to be predicted (regression)."""
+
+_NO_NAMES = ("NA", "N/A", "n/a", "#N/A")
+"""What programs write for an unknown value, and what may be a name, such as that of Namibia."""
+
+
+def _whole(name: str) -> str:
+    return re.sub(r"(?<=\d)\.0*$", "", name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +126,13 @@ class Dataset:
             hint = "number the classes 0, 1, 2, ...; for arrays in files, set task.dataset.labels_from: 1"
             message = f"class 0 of data set {self.name} has no samples"
             doubts.append(UserError(message, where=where, hint=hint))
+        for what, names in {"class": {*self.class_names}, "group": {*self.group_names}}.items():
+            if odd := [
+                name for name in names if name in _NO_NAMES or _whole(name) in names - {name}
+            ]:
+                message = f"data set {self.name} has a {what} '{min(odd)}'"
+                hint = "if it means unknown, leave its samples out; if it is a number, write it in one form"
+                doubts.append(UserError(message, where=where, hint=hint))
         return doubts
 
     @property

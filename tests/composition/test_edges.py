@@ -460,12 +460,15 @@ def test_members_are_read_from_a_file(rows: str, at: list[int], tmp_path: Path) 
         ("client,edge\n0\n", "edges.csv:2: has 1 cell"),
         ("client,time_s,edge\n0,0,a\n0,1,5,b\n", "edges.csv:3: has 4 cells"),
         ("client,edge,edge\n0,a,b\n", "edges.csv:1: has the column 'edge' twice"),
+        ("client,time_s,edge\n0,0,a\n0,0,b\n", "edges.csv:2: client is '0' in two rows for the"),
+        ("client,edge\n0,0\n1,2\n2,0\n", "edges.csv: numbers its edge servers 0 and 2"),
     ],
 )
 def test_wrong_rows_of_members_are_refused(rows: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text(rows)
     members = {"name": "file", "path": str(tmp_path / "edges.csv")}
-    scenario = hierarchy(1, members=members, network=FREE)
+    scenario = hierarchy(1, members=members, network=FREE, trace=str(tmp_path / "trace"))
+    write_bundle({"devices": [{"window": (0, 10**12)}] * 3, "on_end": "wrap"}, tmp_path / "trace")
     del scenario["server"]["edges"]["count"]
     with pytest.raises(UserError, match=message):
         fedsim.run(scenario, tmp_path / "run")

@@ -137,10 +137,10 @@ class Table(DatasetComponent):
         features = self._features(frame, path)
         used = [*features, *self._not_features]
         _refuse(
-            (frame[used].isna() | frame[used].isin({params.target: _NO_CLASS})).to_numpy(),
+            frame[used].isna().to_numpy(),
             used,
             path,
-            "has an empty cell, or one that means none, such as nan or NA",
+            "has an empty cell, or one that means none, such as nan",
         )
         if params.tokens:
             x = as_tokens(frame[features].to_numpy(), f"columns {', '.join(features)}", path)
@@ -260,8 +260,6 @@ def _refuse(wrong: npt.NDArray[np.bool_], columns: list[str], path: Path, what: 
         )
 
 
-_NO_CLASS = ("NA", "N/A", "n/a", "#N/A")
-"""What programs write for an unknown label; pandas reads it as that among numbers. A group may be called so."""
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 _SETS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
 """Folders that are not classes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import re
@@ -229,9 +230,15 @@ class HuggingFace(DatasetComponent):
                 if type(builder).__name__ == "Pandas":
                     raise ValueError("pickles could run any program")
                 if path.exists():
+                    features = set[str]()
                     for name in chain.from_iterable((builder.config.data_files or {}).values()):
                         file = _inside(path if path.is_dir() else path.parent, name)
                         _checked(file, file.suffix.lower())
+                        features |= _features(file)
+                    if len(features) > 1:  # The library takes those of the first file for all.
+                        raise ValueError(
+                            "its files declare different features, or names of classes"
+                        )
                 builder.download_and_prepare()
                 loaded = builder.as_dataset()
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
@@ -266,6 +273,17 @@ def _checked(path: Path, ending: str) -> Path:
     elif _PACKED.match(head):  # Whatever its name, the library unpacks it.
         raise ValueError(f"{path.name} is a compressed file or an archive: unpack it")
     return path
+
+
+def _features(path: Path) -> set[str]:
+    """Types of columns and names of classes that the library wrote into a Parquet file; empty if there are none."""
+    import pyarrow.parquet as pq
+
+    if path.suffix.lower() != ".parquet":
+        return set()
+    written = (pq.read_schema(path).metadata or {}).get(b"huggingface", b"{}")
+    features = parsed(written).get("info", {}).get("features")
+    return {json.dumps(features)} if features else set()
 
 
 def _inside(folder: Path | None, file: str) -> Path:

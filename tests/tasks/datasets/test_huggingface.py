@@ -244,6 +244,19 @@ def test_only_files_of_the_folder_are_read(tmp_path: Path, file: str, message: s
         load("huggingface", path=str(state.parent), features=["a"])
 
 
+def test_shards_that_name_their_classes_differently_are_refused(tmp_path: Path) -> None:
+    """The library takes the names of the first one for all."""
+    for number, names in enumerate((["cat", "dog"], ["dog", "cat"])):
+        label = datasets.ClassLabel(names=names)
+        features = datasets.Features({"a": datasets.Value("float32"), "label": label})
+        table = datasets.Dataset.from_dict({"a": [1.0] * 5, "label": [0] * 5}, features=features)
+        table.to_parquet(tmp_path / f"train-0000{number}-of-00002.parquet")
+    with pytest.raises(UserError, match="its files declare different features"):
+        load("huggingface", path=str(tmp_path), features=["a"])
+    (tmp_path / "train-00001-of-00002.parquet").unlink()
+    assert load("huggingface", path=str(tmp_path), features=["a"], test_share=0.2).classes == 2
+
+
 def test_missing_values_and_downloads(tmp_path: Path) -> None:
     datasets.Dataset.from_dict({"a": [1.0, 2.0], "label": [0, None]}).save_to_disk(
         tmp_path / "saved"
