@@ -249,7 +249,9 @@ def test_shards_that_name_their_classes_differently_are_refused(tmp_path: Path) 
     for number, names in enumerate((["cat", "dog"], ["dog", "cat"])):
         label = datasets.ClassLabel(names=names)
         features = datasets.Features({"a": datasets.Value("float32"), "label": label})
-        table = datasets.Dataset.from_dict({"a": [1.0] * 5, "label": [0] * 5}, features=features)
+        table = datasets.Dataset.from_dict(
+            {"a": [1.0] * 10, "label": [0, 1] * 5}, features=features
+        )
         table.to_parquet(tmp_path / f"train-0000{number}-of-00002.parquet")
     with pytest.raises(UserError, match="its files declare different features"):
         load("huggingface", path=str(tmp_path), features=["a"])
