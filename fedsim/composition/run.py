@@ -41,7 +41,7 @@ from fedsim.parts.component import users_line
 from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.randomness import unseeded, watched
-from fedsim.runs.checkpoint import Checkpoints, save_model
+from fedsim.runs.checkpoint import save_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress as Progress
@@ -253,7 +253,7 @@ def resume(
         if shared is None:
             world.devices.release_traces()
         if ranks is not None and ranks.number:
-            follow(world, ranks, checkpoint=Checkpoints(folder.checkpoint).load())
+            follow(world, ranks, checkpoint=folder.checkpoints(info).load())
             stack.close()
             return Run(folder)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
@@ -318,7 +318,7 @@ class Execution:
         world = self.world
         self._spent_s = self.earlier or {}
         self._stop = world.scenario.stop.model_dump()
-        self._checkpoints = Checkpoints(folder.checkpoint)
+        self._checkpoints = folder.checkpoints(folder.read_info())
         self._reached: Mapping[str, Any] | None = None
         self._checkpointed_at = self._rested_at = time.monotonic()
         self._checkpoint_s = 0.0

@@ -36,7 +36,7 @@ from fedsim.flower.stand_ins import installed
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.randomness import Purpose, Stream, watched
-from fedsim.runs.checkpoint import Checkpoints, save_model
+from fedsim.runs.checkpoint import save_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress
@@ -282,7 +282,7 @@ def execute(
             notes=notes,
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
-        Checkpoints(folder.checkpoint).remove()
+        folder.checkpoints(finished.info).remove()
         waited = grid.waited_for_nodes or (
             not exchange.messages
             and exchange.now_ns >= to_ns(stop.simulated_time or _LONGEST_RUN_S)

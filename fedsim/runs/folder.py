@@ -114,6 +114,10 @@ class RunFolder:
             return Status.INTERRUPTED
         return status
 
+    def checkpoints(self, info: Mapping[str, Any]) -> Checkpoints:
+        """The checkpoints of the run with this ``run.json``."""
+        return Checkpoints(self.checkpoint, info["files"].get(self.scenario.name, ""))
+
     def stream(self, table: str) -> Path:
         """The Arrow stream of a table of a run in progress."""
         return self.path / f"{table}.arrows"
@@ -248,7 +252,7 @@ class RunFolder:
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
         self._require_no_folders()
-        info = self.read_info() if self.info.exists() else {}
+        info = self.read_info() if self.info.exists() else {"files": {}}
         tracked = info.get("tracking")
         inside: dict[Path, Iterable[str]] = {
             self.models: (_MODELS,),
@@ -257,7 +261,7 @@ class RunFolder:
         }
         what = "cannot remove the files of the earlier run"
         with refused(what, self.path, "choose another output folder with -o"):
-            Checkpoints(self.checkpoint).remove()
+            self.checkpoints(info).remove()
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
             for path in self._files:

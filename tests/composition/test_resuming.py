@@ -90,6 +90,27 @@ def test_a_run_whose_checkpoints_are_damaged_stays_as_it_is(tmp_path: Path) -> N
     assert loaded.dispatches.equals(fedsim.resume(path).dispatches)
 
 
+def test_a_checkpoint_of_another_run_is_damaged(tmp_path: Path) -> None:
+    """Even one that fits the timeline; the other checkpoint is used."""
+    path, other = tmp_path / "run", tmp_path / "other"
+    interrupted_with_checkpoint(path, digits(stop={"rounds": 50}), 20)
+    interrupted_with_checkpoint(
+        other, digits(stop={"rounds": 50}, training={"optimizer": {"lr": 0.2}}), 20
+    )
+    shutil.copytree(other / "checkpoint" / "1", path / "checkpoint" / "9")
+    (problem,) = verify_folder(path).problems
+    assert problem.where == str(path / "checkpoint" / "9" / "state.json")
+    assert "resume" in str(problem.hint)
+    before = content(path)
+    (path / "checkpoint" / "1").rename(tmp_path / "1")
+    with pytest.raises(UserError, match="every checkpoint is damaged"):
+        fedsim.resume(path)
+    (tmp_path / "1").rename(path / "checkpoint" / "1")
+    assert content(path) == before
+    complete = fedsim.run(digits(stop={"rounds": 50}), tmp_path / "complete")
+    assert fedsim.resume(path).metrics.equals(complete.metrics)
+
+
 def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(bundled.resolved("builtin:phones_mostly_on_week"), project / "trace")
