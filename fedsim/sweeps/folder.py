@@ -152,9 +152,8 @@ def record(
     entries, sections = [], dict[str, Any]()
     for run, scenario in zip(settled, digests, strict=True):
         folder = RunFolder(path / run.name)
-        # The digest in the record may be wrong.
-        if folder.has_begun and digest_of(Run(folder), sections) != scenario:
-            _require_same(Run(folder), run)
+        if folder.has_begun:
+            _require_same(Run(folder), run, sections)
         was_timing_only = folder.has_begun and bool(folder.read_info().get("timing_only"))
         learns = run.loaded.scenario.task.type.learns
         if folder.has_begun and learns and was_timing_only != timing_only:
@@ -233,7 +232,10 @@ def digest_of(run: Run, sections: dict[str, dict[str, Any]]) -> str:
     return text_sha256(text(run.scenario))
 
 
-def _require_same(there: Run, planned: PlannedRun) -> None:
+def _require_same(there: Run, planned: PlannedRun, sections: dict[str, dict[str, Any]]) -> None:
+    # The digest in the record may be wrong.
+    if digest_of(there, sections) == text_sha256(text(planned.resolved())):
+        return
     # Keys that did not exist when the run was made have their present defaults.
     filled = load_scenario(there.folder.scenario, user_code="describe").resolved()
     differs = [f"{path}." for path, _, _ in differences(filled, planned.resolved())]
@@ -309,22 +311,32 @@ def write_index(
     """
     rows: list[dict[str, Any]] = []
     complete: dict[str, str] = {}
+    content, sections = read_sweep(path), dict[str, Any]()
     for run in planned:
         folder = RunFolder(path / run.name)
         info = folder.read_info() if folder.info.exists() else {}
         status = Status.FAILED if run.name in errors else folder.status(info) if info else WAITING
+        error = errors.get(run.name, info.get("error") or "")
         if status is Status.COMPLETE:
-            complete[run.name] = info["files"][folder.scenario.name]
+            checksum, known = info["files"][folder.scenario.name], content.get("complete", {})
+            try:
+                if checksum != known.get(run.name):
+                    _require_same(Run(folder), run, sections)
+            except UserError as problem:  # Somebody has put it there since the sweep began.
+                status, error, info = Status.FAILED, str(problem), {}
+                checksum = known.get(run.name, text_sha256(run.loaded.resolved_yaml()))
+            complete[run.name] = checksum
         row: dict[str, Any] = {"run": run.name, "seed": run.seed, **run.values}
-        row |= {"status": str(status), "error": errors.get(run.name, info.get("error") or "")}
+        row |= {"status": str(status), "error": error}
         row |= {name: info.get(name) for name in _SUMMARY}
         rows.append(row | (info.get("metrics") or {}))
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     write = functools.partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
-    content = {**read_sweep(path), "complete": complete}
     csv = csv_text(table.to_pandas())
-    SWEEP.write_listed(path, content, {f"{INDEX}.parquet": write, f"{INDEX}.csv": csv})
+    SWEEP.write_listed(
+        path, {**content, "complete": complete}, {f"{INDEX}.parquet": write, f"{INDEX}.csv": csv}
+    )
     return {row["run"]: row["status"] for row in rows}
 
 
