@@ -189,8 +189,9 @@ def _renaming(text: str) -> tuple[str, str]:
 
 
 def _default(first: Path) -> Path:
-    is_run = (first / "run.json").exists()
-    return (first.parent if is_run else first) / "comparison"
+    from fedsim.runs.records import COMPARISON, RUN
+
+    return (first.parent if RUN.is_in(first) else first) / COMPARISON
 
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:

@@ -105,10 +105,14 @@ def _below(folder: Path, searched: Iterator[int]) -> Iterator[Path]:
         if path.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
             continue  # It would never end.
         with contextlib.suppress(PermissionError):
-            # The runs of decisions and forecasts are not listed: there may be hundreds.
-            if any((path / record.file).exists() for record in (DECISION, FORECAST)):
-                continue
-            if RunFolder(path).info.exists() or is_sweep(path):
+            try:
+                # The runs of decisions and forecasts are not listed: there may be hundreds.
+                if any(record.is_in(path) for record in (DECISION, FORECAST)):
+                    continue
+                is_run = RunFolder(path).exists or is_sweep(path)
+            except Unreadable:
+                is_run = True  # It may be one.
+            if is_run:
                 yield path
             else:
                 yield from _below(path, searched)
@@ -122,7 +126,7 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
         goals: targets; those of each scenario if None.
     """
     sections: Sections = {}
-    if RunFolder(folder).info.exists():
+    if RunFolder(folder).exists:
         rows = _runs(folder.parent, [folder.name], (folder, {}, ""), goals, sections)
     else:
         owner = _, record, begin = answer_of(folder)
@@ -165,7 +169,7 @@ def _runs(
 
 def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     folder = RunFolder(path)
-    if not folder.info.exists():
+    if not folder.exists:
         return Listed(path, {WAITING: 1})
     run = Run(folder)
     scenario, seed = run.entry("name"), run.entry("seed")

@@ -67,7 +67,7 @@ class Sweep:
         frame = read_index(self.path, self.record)
         for row in frame.index[frame["status"] == Status.RUNNING]:
             folder = RunFolder(self.path / frame.loc[row, "run"])
-            exists = folder.info.exists()
+            exists = folder.exists
             frame.loc[row, "status"] = str(folder.status(folder.read_info())) if exists else WAITING
         return frame
 
@@ -81,7 +81,7 @@ class Sweep:
         folders = [RunFolder(self.path / entry["run"]) for entry in self.record["runs"]]
         for folder in folders:
             require_same(self.path, self.record, folder.path.name)
-        opened = (load_run(folder.path) for folder in folders if folder.info.exists())
+        opened = (load_run(folder.path) for folder in folders if folder.exists)
         return [run for run in opened if run.status is Status.COMPLETE]
 
     @property
@@ -112,13 +112,13 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
     """Make the folder with a record if it does not exist; hold its lock."""
     from fedsim.analysis.pages import require_own
 
-    taken = path.exists() and not (path / record.file).exists()
+    taken = path.exists() and not record.is_in(path)
     if taken and path.is_dir():
         # Hidden files are the lock, and temporary files of a killed process.
         items = {item.name for item in path.iterdir() if item.name[0] != "."}
         others = items.difference(record.beside)
         # The user may have removed a damaged record, whose runs are intact; files alone are the user's.
-        are_runs = all(RunFolder(path / name).info.exists() for name in others)
+        are_runs = all(RunFolder(path / name).exists for name in others)
         has_folders = record is BOARD or any((path / name).is_dir() for name in items)
         taken = bool(items) and (others == items or not are_runs or not has_folders)
     if taken:
@@ -267,7 +267,7 @@ def changed_since(path: Path, runs: Iterable[tuple[str, LoadedScenario]]) -> Ite
     compared, changed = set[str](), set[Path]()
     for run, loaded in runs:
         folder = RunFolder(path / run)
-        info = folder.read_info() if folder.info.exists() else {}
+        info = folder.read_info() if folder.exists else {}
         if info.get("status") != Status.COMPLETE:
             continue
         project = (info.get("folders") or {}).get("project")
@@ -314,7 +314,7 @@ def write_index(
     content, sections = read_sweep(path), dict[str, Any]()
     for run in planned:
         folder = RunFolder(path / run.name)
-        info = folder.read_info() if folder.info.exists() else {}
+        info = folder.read_info() if folder.exists else {}
         status = Status.FAILED if run.name in errors else folder.status(info) if info else WAITING
         error = errors.get(run.name, info.get("error") or "")
         if status is Status.COMPLETE:

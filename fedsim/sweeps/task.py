@@ -149,8 +149,4 @@ class Performer:
 def is_done(folder: Path) -> bool:
     """Whether a run is complete and has its report."""
     run = RunFolder(folder)
-    return (
-        run.info.exists()
-        and run.read_info().get("status") == Status.COMPLETE
-        and run.report.exists()
-    )
+    return run.exists and run.read_info().get("status") == Status.COMPLETE and run.report.exists()

@@ -198,6 +198,7 @@ def test_runs_that_are_missing_or_replaced_are_damage(tmp_path: Path) -> None:
         fedsim.compare([out])
     shutil.rmtree(out / "lr0.1_seed0")
     fedsim.sweep(SMALL, out, jobs=1)
+    assert command("compare", out).exit_code == 0
     (out / "index.csv").write_text("run\n")
     assert [verdict.state for verdict in verify(out)] == ["damaged", *["intact"] * 4]
     # The advice is not to remove what is missing.
@@ -207,6 +208,9 @@ def test_runs_that_are_missing_or_replaced_are_damage(tmp_path: Path) -> None:
         [problem] = (each for each in verdict.problems if str(out / name) in str(each.where))
         assert "or continue without it: repeat the command" in str(problem.hint)
         assert [each.state for each in others] == ["intact"] * 4
+    # It works, though the default output of compare is there.
+    assert fedsim.sweep(SMALL, out, jobs=1).failures == {}
+    assert {verdict.state for verdict in verify(out)} == {"intact"}
 
 
 def test_a_run_that_is_replaced_during_the_sweep_is_not_taken_for_its_own(tmp_path: Path) -> None:
