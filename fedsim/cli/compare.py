@@ -189,9 +189,8 @@ def _renaming(text: str) -> tuple[str, str]:
 
 
 def _default(first: Path) -> Path:
-    from fedsim.runs.records import COMPARISON, RUN
-
-    return (first.parent if RUN.is_in(first) else first) / COMPARISON
+    is_run = (first / "run.json").exists()
+    return (first.parent if is_run else first) / "comparison"
 
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:

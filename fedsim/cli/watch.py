@@ -75,7 +75,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
                 yield snapshot(RunFolder(path.parent))
         return
     if not is_sweep(folder):
-        if RunFolder(folder).exists:
+        if RUN.is_in(folder):
             yield snapshot(RunFolder(folder))
             return
         answer, content, begin = answer_of(folder)
@@ -100,7 +100,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
         run = RunFolder(folder / entry["run"])
         try:
             require_same(folder, sweep.record, entry["run"])
-            if run.exists:
+            if RUN.is_in(run.path):
                 yield snapshot(run)
                 continue
         except UserError as problem:
@@ -151,7 +151,7 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
             click.echo("after fixing the cause, repeat the command of the sweep")
         else:
             click.echo("to finish the other runs, repeat the command of the sweep")
-    elif not (run := RunFolder(folder)).exists:
+    elif not RUN.is_in((run := RunFolder(folder)).path):
         click.echo(f"list them with: {format_command('ls', folder)}")
     elif statuses == {Status.COMPLETE}:
         click.echo(f"report: {run.report}")

@@ -100,11 +100,7 @@ class Record:
             self.write(folder, content)
 
     def is_in(self, folder: Path) -> bool:
-        """Whether a folder has the record.
-
-        Raises:
-            Unreadable: the folder may not be opened.
-        """
+        """Whether a folder has the record; :class:`Unreadable` is raised if the folder may not be opened."""
         try:
             os.stat(folder / self.file)
         except PermissionError as error:

@@ -136,7 +136,7 @@ class Checkpoints:
         """The state of the newest checkpoint whose state can be read, without its tensors; empty if there is none."""
         for path in reversed(self._numbered()):
             with contextlib.suppress(OSError, ValueError, UserError):
-                state: dict[str, Any] = parsed(self._read(path)["state"])
+                state: dict[str, Any] = parsed(STATE.read(path)["state"])
                 return state
         return {}
 
@@ -156,15 +156,11 @@ class Checkpoints:
             numbers = [path.name for path in self._numbered()]
             remove_matching(self.path, [*numbers, "scenario.yaml", f"{TEMPORARY_PREFIX}*"])
 
-    def _read(self, path: Path) -> dict[str, Any]:
+    def _intact(self, path: Path) -> dict[str, Any]:
         with STATE.reading(path / STATE.file):
             content = STATE.read(path)
         if content["run"] != self._run:
             raise STATE.damaged(path / STATE.file, "belongs to the checkpoint of another run")
-        return content
-
-    def _intact(self, path: Path) -> dict[str, Any]:
-        content = self._read(path)
         for number, expected in enumerate(content["tensors"]):
             file = path / _TENSORS.format(number)
             with STATE.reading(file):

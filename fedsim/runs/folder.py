@@ -49,8 +49,7 @@ class Status(StrEnum):
 
 
 def require_same(folder: Path, record: Mapping[str, Any], name: str) -> None:
-    """Refuse a run that is complete by the record of a sweep or an answer, but is missing or another run; and one whose
-    folder may not be opened.
+    """Refuse a run that may not be opened, or is complete by the record of an answer, but is missing or another run.
 
     The record has the scenarios as the runs had them, whose tags, and keys with their defaults, may differ from those
     of the sweep.
@@ -62,7 +61,7 @@ def require_same(folder: Path, record: Mapping[str, Any], name: str) -> None:
     """
     run, expected = RunFolder(folder / name), record.get("complete", {}).get(name)
     hint = "restore the folder of the run from a copy, or remove it and repeat the command that wrote it"
-    if not run.exists and expected is not None:
+    if not RUN.is_in(run.path) and expected is not None:
         raise UserError("no such file, though the run is complete", where=run.info, hint=hint)
     if expected is not None and run.read_info()["files"].get(run.scenario.name) != expected:
         raise UserError("is the run of another scenario", where=run.path, hint=hint)
@@ -176,7 +175,7 @@ class RunFolder:
         try:
             yield
         except KeyboardInterrupt:
-            if self.exists and self.read_info()["status"] == Status.RUNNING:
+            if RUN.is_in(self.path) and self.read_info()["status"] == Status.RUNNING:
                 self.close(Status.INTERRUPTED)
             raise
         finally:
@@ -213,14 +212,9 @@ class RunFolder:
         raise UserError(message, where=self.given, hint=hint)
 
     @property
-    def exists(self) -> bool:
-        """Whether there is a ``run.json``; :meth:`fedsim.files.records.Record.is_in`."""
-        return RUN.is_in(self.path)
-
-    @property
     def has_begun(self) -> bool:
         """Whether a run has written its scenario here; one that was killed earlier has nothing to resume."""
-        return self.exists and bool(self.read_info().get("files"))
+        return RUN.is_in(self.path) and bool(self.read_info().get("files"))
 
     def _is_own(self) -> bool:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -258,7 +252,7 @@ class RunFolder:
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
         self._require_no_folders()
-        info = self.read_info() if self.exists else {"files": {}}
+        info = self.read_info() if RUN.is_in(self.path) else {"files": {}}
         tracked = info.get("tracking")
         inside: dict[Path, Iterable[str]] = {
             self.models: (_MODELS,),
@@ -388,7 +382,7 @@ class RunFolder:
 
     def update_info(self, **changes: Any) -> dict[str, Any]:
         """Change entries of ``run.json``; returns its new content."""
-        RUN.write(self.path, {**(self.read_info() if self.exists else {}), **changes})
+        RUN.write(self.path, {**(self.read_info() if RUN.is_in(self.path) else {}), **changes})
         return self.read_info()
 
     def require_unchanged(self, info: Mapping[str, Any], path: Path) -> None:

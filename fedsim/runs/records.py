@@ -199,8 +199,6 @@ SWEEP_SCENARIO = "scenario.yaml"
 """The resolved scenario of a sweep, with its section ``sweep``."""
 SWEEP_PRECISION = "precision.csv"
 """Ratios of the variants to the baseline, and the seeds that they needed, if seeds were added to a precision."""
-COMPARISON = "comparison"
-"""The default output of a comparison in the folder of its first runs."""
 RUN = Record(
     "run.json",
     2,
@@ -221,7 +219,7 @@ SWEEP = Record(
         "index.csv",
         SWEEP_PRECISION,
         "errors",
-        COMPARISON,
+        "comparison",
         own_code.FOLDER,
     ),
 )

@@ -47,10 +47,7 @@ class Verdict:
 def verify(folder: Path) -> list[Verdict]:
     """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
     most_unpacked(0)  # Not a problem of the files.
-    try:
-        record = record_of(folder)
-    except Unreadable as error:
-        return [_judged(folder, 1, error)]
+    record = record_of(folder)
     if record is None:
         tables = {name: each for each in ANSWERS for name in each.beside if name.endswith(".csv")}
         for name in filter(lambda name: (folder / name).is_file(), tables):

@@ -25,6 +25,7 @@ from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
     BOARD,
+    RUN,
     SWEEP,
     SWEEP_SCENARIO,
     SweepEntry,
@@ -67,7 +68,7 @@ class Sweep:
         frame = read_index(self.path, self.record)
         for row in frame.index[frame["status"] == Status.RUNNING]:
             folder = RunFolder(self.path / frame.loc[row, "run"])
-            exists = folder.exists
+            exists = RUN.is_in(folder.path)
             frame.loc[row, "status"] = str(folder.status(folder.read_info())) if exists else WAITING
         return frame
 
@@ -81,7 +82,7 @@ class Sweep:
         folders = [RunFolder(self.path / entry["run"]) for entry in self.record["runs"]]
         for folder in folders:
             require_same(self.path, self.record, folder.path.name)
-        opened = (load_run(folder.path) for folder in folders if folder.exists)
+        opened = (load_run(folder.path) for folder in folders if RUN.is_in(folder.path))
         return [run for run in opened if run.status is Status.COMPLETE]
 
     @property
@@ -118,7 +119,7 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
         items = {item.name for item in path.iterdir() if item.name[0] != "."}
         others = items.difference(record.beside)
         # The user may have removed a damaged record, whose runs are intact; files alone are the user's.
-        are_runs = all(RunFolder(path / name).exists for name in others)
+        are_runs = all(RUN.is_in(path / name) for name in others)
         has_folders = record is BOARD or any((path / name).is_dir() for name in items)
         taken = bool(items) and (others == items or not are_runs or not has_folders)
     if taken:
@@ -267,7 +268,7 @@ def changed_since(path: Path, runs: Iterable[tuple[str, LoadedScenario]]) -> Ite
     compared, changed = set[str](), set[Path]()
     for run, loaded in runs:
         folder = RunFolder(path / run)
-        info = folder.read_info() if folder.exists else {}
+        info = folder.read_info() if RUN.is_in(folder.path) else {}
         if info.get("status") != Status.COMPLETE:
             continue
         project = (info.get("folders") or {}).get("project")
@@ -311,32 +312,29 @@ def write_index(
     """
     rows: list[dict[str, Any]] = []
     complete: dict[str, str] = {}
-    content, sections = read_sweep(path), dict[str, Any]()
+    known, sections = read_sweep(path).get("complete", {}), dict[str, Any]()
     for run in planned:
         folder = RunFolder(path / run.name)
-        info = folder.read_info() if folder.exists else {}
+        info = folder.read_info() if RUN.is_in(folder.path) else {}
         status = Status.FAILED if run.name in errors else folder.status(info) if info else WAITING
-        error = errors.get(run.name, info.get("error") or "")
         if status is Status.COMPLETE:
-            checksum, known = info["files"][folder.scenario.name], content.get("complete", {})
+            complete[run.name] = info["files"][folder.scenario.name]
             try:
-                if checksum != known.get(run.name):
+                if complete[run.name] != known.get(run.name):
                     _require_same(Run(folder), run, sections)
             except UserError as problem:  # Somebody has put it there since the sweep began.
-                status, error, info = Status.FAILED, str(problem), {}
-                checksum = known.get(run.name, text_sha256(run.loaded.resolved_yaml()))
-            complete[run.name] = checksum
+                status, info = Status.FAILED, {"error": str(problem)}
+                complete[run.name] = known.get(run.name, text_sha256(run.loaded.resolved_yaml()))
         row: dict[str, Any] = {"run": run.name, "seed": run.seed, **run.values}
-        row |= {"status": str(status), "error": error}
+        row |= {"status": str(status), "error": errors.get(run.name, info.get("error") or "")}
         row |= {name: info.get(name) for name in _SUMMARY}
         rows.append(row | (info.get("metrics") or {}))
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     write = functools.partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
+    content = {**read_sweep(path), "complete": complete}
     csv = csv_text(table.to_pandas())
-    SWEEP.write_listed(
-        path, {**content, "complete": complete}, {f"{INDEX}.parquet": write, f"{INDEX}.csv": csv}
-    )
+    SWEEP.write_listed(path, content, {f"{INDEX}.parquet": write, f"{INDEX}.csv": csv})
     return {row["run"]: row["status"] for row in rows}
 
 

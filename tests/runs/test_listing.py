@@ -120,10 +120,8 @@ def test_a_folder_that_may_not_be_opened_does_not_hide_the_others(
     shown = invoke("watch", "--once", runs)
     assert shown.exit_code == 0
     assert f"{closed}: unreadable, cannot be read: Permission denied" in shown.stdout
-    verdicts = [*verify(runs / closed), *verify(runs / "sweep")]
-    states = {each.path.relative_to(runs).as_posix(): each.state for each in verdicts}
     one = {"sweep/one": "not verifiable", "deep/alone": "intact"}[closed]
-    assert states == {"sweep": "intact", "sweep/one": one, closed: "not verifiable"}
+    assert [each.state for each in verify(runs / "sweep")] == ["intact", one]
 
 
 @pytest.mark.parametrize(("folder", "problem"), [("no", "no such"), (".hidden", "contains no run")])

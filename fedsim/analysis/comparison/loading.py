@@ -149,7 +149,7 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
 
 
 def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
-    if RunFolder(path).exists:
+    if RUN.is_in(path):
         yield path
     elif is_sweep(path):
         yield from (path / entry["run"] for entry in read_sweep(path)["runs"])
