@@ -139,7 +139,7 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
 
 
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
-    statuses = {one.status for one in shown}
+    statuses, run = {one.status for one in shown}, RunFolder(folder)
     if (folder / BOARD.file).is_file():
         click.echo("the board is not running; repeat its command to continue, or to see its page")
     elif is_sweep(folder):
@@ -151,7 +151,7 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
             click.echo("after fixing the cause, repeat the command of the sweep")
         else:
             click.echo("to finish the other runs, repeat the command of the sweep")
-    elif not RUN.is_in((run := RunFolder(folder)).path):
+    elif not RUN.is_in(folder):
         click.echo(f"list them with: {format_command('ls', folder)}")
     elif statuses == {Status.COMPLETE}:
         click.echo(f"report: {run.report}")

@@ -87,6 +87,7 @@ class RunFolder:
         self._place(self.given)
 
     def _place(self, path: Path) -> None:
+        self._held: os.stat_result | None = None
         self.path = path
         self.scenario = self.path / "scenario.yaml"
         """The resolved scenario."""
@@ -172,6 +173,7 @@ class RunFolder:
         """Set the status ``interrupted`` even if the process is stopped while the run is being prepared."""
         # The code of a part may change the working folder.
         self._place(self._start / self.given)
+        self._held = os.stat(self.path)
         try:
             yield
         except KeyboardInterrupt:
@@ -381,7 +383,10 @@ class RunFolder:
             ) from None
 
     def update_info(self, **changes: Any) -> dict[str, Any]:
-        """Change entries of ``run.json``; returns its new content."""
+        """Change entries of ``run.json``; returns its new content. Another folder in its place is refused."""
+        if self._held is not None and not os.path.samestat(self._held, os.stat(self.path)):
+            message = "another folder is in the place of this run's, which was moved or removed"
+            raise UserError(message, where=self.given, hint="resume the run where its folder is")
         RUN.write(self.path, {**(self.read_info() if RUN.is_in(self.path) else {}), **changes})
         return self.read_info()
 

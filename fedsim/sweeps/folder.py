@@ -234,9 +234,8 @@ def digest_of(run: Run, sections: dict[str, dict[str, Any]]) -> str:
 
 
 def _require_same(there: Run, planned: PlannedRun, sections: dict[str, dict[str, Any]]) -> None:
-    # The digest in the record may be wrong.
     if digest_of(there, sections) == text_sha256(text(planned.resolved())):
-        return
+        return  # The digest in the record may be wrong.
     # Keys that did not exist when the run was made have their present defaults.
     filled = load_scenario(there.folder.scenario, user_code="describe").resolved()
     differs = [f"{path}." for path, _, _ in differences(filled, planned.resolved())]
