@@ -99,7 +99,7 @@ def command(
         raise click.UsageError(
             "Missing option '-o' / '--output'; with --check, nothing is written."
         )
-    if scenario is None and (log / RUN.file).exists():
+    if scenario is None and RUN.is_in(log):
         scenario = RunFolder(log).intact_scenario()
     loaded = None if scenario is None else load_scenario(scenario)
     # with_name, not with_suffix: the name of a bundle may have dots.

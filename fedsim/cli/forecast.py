@@ -67,7 +67,7 @@ def command(
     from fedsim.sweeps.execution import default_folder
 
     settings, goal = options.engine_settings(**others), Target.parse(target)
-    is_run = (scenario / RUN.file).exists()
+    is_run = RUN.is_in(scenario)
     file = RunFolder(scenario).intact_scenario() if is_run else scenario
     loaded = load_scenario(file, overrides=overrides)
     folder = output or default_folder(loaded, "forecast")

@@ -75,14 +75,14 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
                 yield snapshot(RunFolder(path.parent))
         return
     if not is_sweep(folder):
-        if RunFolder(folder).info.exists():
+        if RUN.is_in(folder):
             yield snapshot(RunFolder(folder))
             return
         answer, content, begin = answer_of(folder)
         for name in members(folder, content, begin):
             path = folder / name
-            above = (path if is_sweep(path) else path.parent).relative_to(folder)
             try:
+                above = (path if is_sweep(path) else path.parent).relative_to(folder)
                 require_same(answer, content, begin + name)
                 for one in _snapshots(path):
                     yield replace(one, name=str(above / one.name))
@@ -100,13 +100,14 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
         run = RunFolder(folder / entry["run"])
         try:
             require_same(folder, sweep.record, entry["run"])
+            if RUN.is_in(run.path):
+                yield snapshot(run)
+                continue
         except UserError as problem:
             damaged = Snapshot.waiting(entry["run"])
             yield replace(damaged, status=status_of(problem), error=problem.message)
             continue
-        if run.info.exists():
-            yield snapshot(run)
-        elif error := failures.get(entry["run"]):
+        if error := failures.get(entry["run"]):
             waiting = Snapshot.waiting(entry["run"])
             yield replace(waiting, status=Status.FAILED, error=error.partition("\n")[0])
         else:
@@ -138,7 +139,7 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
 
 
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
-    statuses = {one.status for one in shown}
+    statuses, run = {one.status for one in shown}, RunFolder(folder)
     if (folder / BOARD.file).is_file():
         click.echo("the board is not running; repeat its command to continue, or to see its page")
     elif is_sweep(folder):
@@ -150,7 +151,7 @@ def _print_next(folder: Path, shown: list[Snapshot]) -> None:
             click.echo("after fixing the cause, repeat the command of the sweep")
         else:
             click.echo("to finish the other runs, repeat the command of the sweep")
-    elif not (run := RunFolder(folder)).info.exists():
+    elif not RUN.is_in(folder):
         click.echo(f"list them with: {format_command('ls', folder)}")
     elif statuses == {Status.COMPLETE}:
         click.echo(f"report: {run.report}")

@@ -29,7 +29,7 @@ from fedsim.composition.run import OnProgress, execute, resume
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line, users_report
 from fedsim.processes.stopping import request
-from fedsim.runs.checkpoint import Checkpoints, load_model
+from fedsim.runs.checkpoint import load_model
 from fedsim.runs.progress import Progress
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.own_code import write_sources
@@ -281,7 +281,7 @@ def _tensors(run: Run) -> dict[str, Tensor]:
     if run.folder.model.exists():
         model, personal = load_model(run.folder.model)
         return model | personal
-    checkpoint = Checkpoints(run.folder.checkpoint).load()
+    checkpoint = run.folder.checkpoints(run.info).load()
     tensors = {} if checkpoint is None else checkpoint[0]
     kept = ("server/", "memory/")
     return {name: value for name, value in tensors.items() if name.startswith(kept)}

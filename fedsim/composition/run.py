@@ -41,7 +41,7 @@ from fedsim.parts.component import users_line
 from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.randomness import unseeded, watched
-from fedsim.runs.checkpoint import Checkpoints, save_model
+from fedsim.runs.checkpoint import save_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress as Progress
@@ -253,7 +253,7 @@ def resume(
         if shared is None:
             world.devices.release_traces()
         if ranks is not None and ranks.number:
-            follow(world, ranks, checkpoint=Checkpoints(folder.checkpoint).load())
+            follow(world, ranks, checkpoint=folder.checkpoints(info).load())
             stack.close()
             return Run(folder)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
@@ -318,7 +318,7 @@ class Execution:
         world = self.world
         self._spent_s = self.earlier or {}
         self._stop = world.scenario.stop.model_dump()
-        self._checkpoints = Checkpoints(folder.checkpoint)
+        self._checkpoints = folder.checkpoints(folder.read_info())
         self._reached: Mapping[str, Any] | None = None
         self._checkpointed_at = self._rested_at = time.monotonic()
         self._checkpoint_s = 0.0
@@ -404,12 +404,12 @@ class Execution:
         """Write the remaining files of a finished run, check its consistency, and return it."""
         world, folder = self.world, self.folder
         run = Run(folder, world.loaded.resolved())
-        run.written(self.writer.finish())
         population, end_ns = world.population, self._simulation.server.now_ns
         simulated_s = end_ns / NS_PER_S
         client_metrics = self._learner.client_metrics() if self._learner is not None else None
-        # A run may continue after its last event, so its end is not in the tables.
+        # A run may continue after its last event, so its end is not in the tables. Another folder is refused first.
         run.info = folder.update_info(simulated_s=simulated_s)
+        run.written(self.writer.finish())
         if self.live is not None:
             self.live.finish(recorded(population)["columns"])
         write_population(run, population, world.task.samples, end_ns, client_metrics, world.names())
@@ -546,6 +546,7 @@ class Execution:
                 "share": progress.share,
                 "wall": self._wall(),
             }
+            self.folder.update_info()  # Another folder in its place gets no checkpoint.
             self._checkpoints.save(tensors, {**state, **reached})
             self._checkpointed_at = self._rested_at = time.monotonic()
             self._checkpoint_s = self._checkpointed_at - now

@@ -99,6 +99,16 @@ class Record:
                 listed[name] = " ".join([file_sha256(temporary), *latest]).strip()
             self.write(folder, content)
 
+    def is_in(self, folder: Path) -> bool:
+        """Whether a folder has the record; :class:`Unreadable` is raised if the folder may not be opened."""
+        try:
+            os.stat(folder / self.file)
+        except PermissionError as error:
+            raise self._unreadable(folder / self.file, error) from error
+        except OSError:
+            return False
+        return True
+
     def read(self, folder: Path) -> dict[str, Any]:
         """The content of the record in ``folder``, without control characters.
 

@@ -36,7 +36,7 @@ from fedsim.flower.stand_ins import installed
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.randomness import Purpose, Stream, watched
-from fedsim.runs.checkpoint import Checkpoints, save_model
+from fedsim.runs.checkpoint import save_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress
@@ -246,13 +246,13 @@ def execute(
                 raise
             recording.flush()
             exchange.finish()
-            write_messages()
             finished = Run(folder)
-            finished.written(writer.finish())
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
             simulated_s = exchange.now_ns / NS_PER_S
             finished.info = folder.update_info(simulated_s=simulated_s)
+            write_messages()
+            finished.written(writer.finish())
             write_population(finished, population, samples, exchange.now_ns, names=names)
         if model := recording.model():
             save_model(folder.model, model, {})
@@ -282,7 +282,7 @@ def execute(
             notes=notes,
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
-        Checkpoints(folder.checkpoint).remove()
+        folder.checkpoints(finished.info).remove()
         waited = grid.waited_for_nodes or (
             not exchange.messages
             and exchange.now_ns >= to_ns(stop.simulated_time or _LONGEST_RUN_S)

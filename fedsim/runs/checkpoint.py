@@ -50,6 +50,8 @@ class _Reached(TypedDict, total=False):
 
 @entries
 class _State(TypedDict):
+    run: str
+    """SHA-256 of the scenario file of the run."""
     tensors: list[str]
     """CRC-32 of the files of tensors."""
     state: Json[_Reached]
@@ -63,14 +65,16 @@ class Checkpoints:
     """The newest two checkpoints of a run, in a separate folder.
 
     A checkpoint appears whole, by a rename, before the second-to-last one is removed. Each contains the checksums of
-    its files, so that damage to the newer one is noticed and the older one is used.
+    its files, so that damage to the newer one is noticed and the older one is used. One of another run is damaged.
 
     Args:
         path: ``checkpoint/`` of the run folder; created by the first save.
+        run: SHA-256 of the scenario file of the run.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], run: str) -> None:
         self.path = Path(path)
+        self._run = run
 
     def _numbered(self) -> list[Path]:
         # A folder that may not be read is an error, not one without checkpoints.
@@ -96,7 +100,8 @@ class Checkpoints:
                 path = folder / _TENSORS.format(len(checksums))
                 save_tensors(path, batch)
                 checksums.append(file_crc32(path))
-            STATE.write(folder, {"tensors": checksums, "state": json.dumps(state)})
+            content = {"run": self._run, "tensors": checksums, "state": json.dumps(state)}
+            STATE.write(folder, content)
         for path in earlier[: 1 - _KEPT]:
             # Under another name, because a process that is killed may leave a part of it.
             shutil.rmtree(
@@ -112,7 +117,7 @@ class Checkpoints:
         numbered = self._numbered()
         for path in reversed(numbered):
             try:
-                content = _intact(path)
+                content = self._intact(path)
                 tensors: dict[str, Tensor] = {}
                 for number in range(len(content["tensors"])):
                     tensors |= load_tensors(path / _TENSORS.format(number), device)
@@ -140,7 +145,7 @@ class Checkpoints:
         problems = []
         for path in self._numbered():
             try:
-                _intact(path)
+                self._intact(path)
             except UserError as error:
                 problems.append((Path(error.where or path), error.message))
         return problems
@@ -151,17 +156,18 @@ class Checkpoints:
             numbers = [path.name for path in self._numbered()]
             remove_matching(self.path, [*numbers, "scenario.yaml", f"{TEMPORARY_PREFIX}*"])
 
-
-def _intact(path: Path) -> dict[str, Any]:
-    with STATE.reading(path / STATE.file):
-        content = STATE.read(path)
-    for number, expected in enumerate(content["tensors"]):
-        file = path / _TENSORS.format(number)
-        with STATE.reading(file):
-            checksum = file_crc32(file)
-        if checksum != expected:
-            raise STATE.damaged(file, "has changed since fedsim wrote it")
-    return content
+    def _intact(self, path: Path) -> dict[str, Any]:
+        with STATE.reading(path / STATE.file):
+            content = STATE.read(path)
+        if content["run"] != self._run:
+            raise STATE.damaged(path / STATE.file, "belongs to the checkpoint of another run")
+        for number, expected in enumerate(content["tensors"]):
+            file = path / _TENSORS.format(number)
+            with STATE.reading(file):
+                checksum = file_crc32(file)
+            if checksum != expected:
+                raise STATE.damaged(file, "has changed since fedsim wrote it")
+        return content
 
 
 def _batches(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:

@@ -49,7 +49,7 @@ class Status(StrEnum):
 
 
 def require_same(folder: Path, record: Mapping[str, Any], name: str) -> None:
-    """Refuse a run that is complete by the record of a sweep or an answer, but is missing or another run.
+    """Refuse a run that may not be opened, or is complete by the record of an answer, but is missing or another run.
 
     The record has the scenarios as the runs had them, whose tags, and keys with their defaults, may differ from those
     of the sweep.
@@ -61,7 +61,7 @@ def require_same(folder: Path, record: Mapping[str, Any], name: str) -> None:
     """
     run, expected = RunFolder(folder / name), record.get("complete", {}).get(name)
     hint = "restore the folder of the run from a copy, or remove it and repeat the command that wrote it"
-    if expected is not None and not run.info.exists():
+    if not RUN.is_in(run.path) and expected is not None:
         raise UserError("no such file, though the run is complete", where=run.info, hint=hint)
     if expected is not None and run.read_info()["files"].get(run.scenario.name) != expected:
         raise UserError("is the run of another scenario", where=run.path, hint=hint)
@@ -87,6 +87,7 @@ class RunFolder:
         self._place(self.given)
 
     def _place(self, path: Path) -> None:
+        self._held: os.stat_result | None = None
         self.path = path
         self.scenario = self.path / "scenario.yaml"
         """The resolved scenario."""
@@ -113,6 +114,10 @@ class RunFolder:
         if status is Status.RUNNING and not is_owned(self.path):
             return Status.INTERRUPTED
         return status
+
+    def checkpoints(self, info: Mapping[str, Any]) -> Checkpoints:
+        """The checkpoints of the run with this ``run.json``."""
+        return Checkpoints(self.checkpoint, info["files"].get(self.scenario.name, ""))
 
     def stream(self, table: str) -> Path:
         """The Arrow stream of a table of a run in progress."""
@@ -168,10 +173,11 @@ class RunFolder:
         """Set the status ``interrupted`` even if the process is stopped while the run is being prepared."""
         # The code of a part may change the working folder.
         self._place(self._start / self.given)
+        self._held = os.stat(self.path)
         try:
             yield
         except KeyboardInterrupt:
-            if self.info.exists() and self.read_info()["status"] == Status.RUNNING:
+            if RUN.is_in(self.path) and self.read_info()["status"] == Status.RUNNING:
                 self.close(Status.INTERRUPTED)
             raise
         finally:
@@ -210,7 +216,7 @@ class RunFolder:
     @property
     def has_begun(self) -> bool:
         """Whether a run has written its scenario here; one that was killed earlier has nothing to resume."""
-        return self.info.exists() and bool(self.read_info().get("files"))
+        return RUN.is_in(self.path) and bool(self.read_info().get("files"))
 
     def _is_own(self) -> bool:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
@@ -248,7 +254,7 @@ class RunFolder:
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
         self._require_no_folders()
-        info = self.read_info() if self.info.exists() else {}
+        info = self.read_info() if RUN.is_in(self.path) else {"files": {}}
         tracked = info.get("tracking")
         inside: dict[Path, Iterable[str]] = {
             self.models: (_MODELS,),
@@ -257,7 +263,7 @@ class RunFolder:
         }
         what = "cannot remove the files of the earlier run"
         with refused(what, self.path, "choose another output folder with -o"):
-            Checkpoints(self.checkpoint).remove()
+            self.checkpoints(info).remove()
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
             for path in self._files:
@@ -377,8 +383,11 @@ class RunFolder:
             ) from None
 
     def update_info(self, **changes: Any) -> dict[str, Any]:
-        """Change entries of ``run.json``; returns its new content."""
-        RUN.write(self.path, {**(self.read_info() if self.info.exists() else {}), **changes})
+        """Change entries of ``run.json``; returns its new content. Another folder in its place is refused."""
+        if self._held is not None and not os.path.samestat(self._held, os.stat(self.path)):
+            message = "another folder is in the place of this run's, which was moved or removed"
+            raise UserError(message, where=self.given, hint="resume the run where its folder is")
+        RUN.write(self.path, {**(self.read_info() if RUN.is_in(self.path) else {}), **changes})
         return self.read_info()
 
     def require_unchanged(self, info: Mapping[str, Any], path: Path) -> None:

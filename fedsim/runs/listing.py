@@ -23,7 +23,7 @@ import pyarrow as pa
 from fedsim.errors import Unreadable, UserError, refused
 from fedsim.runs.folder import RunFolder, require_same
 from fedsim.runs.progress import WAITING
-from fedsim.runs.records import DECISION, FORECAST, answer_of, is_sweep, read_sweep
+from fedsim.runs.records import DECISION, FORECAST, RUN, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.runs.schema import METRICS
 from fedsim.vocabulary.formatting import format_count
@@ -104,14 +104,15 @@ def _below(folder: Path, searched: Iterator[int]) -> Iterator[Path]:
             continue
         if path.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
             continue  # It would never end.
-        with contextlib.suppress(PermissionError):
+        try:
             # The runs of decisions and forecasts are not listed: there may be hundreds.
-            if any((path / record.file).exists() for record in (DECISION, FORECAST)):
+            if any(record.is_in(path) for record in (DECISION, FORECAST)):
                 continue
-            if RunFolder(path).info.exists() or is_sweep(path):
-                yield path
-            else:
-                yield from _below(path, searched)
+            is_run = RUN.is_in(path) or is_sweep(path)
+        except Unreadable:
+            is_run = True  # It may be one.
+        with contextlib.suppress(PermissionError):
+            yield from [path] if is_run else _below(path, searched)
 
 
 def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
@@ -122,7 +123,7 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
         goals: targets; those of each scenario if None.
     """
     sections: Sections = {}
-    if RunFolder(folder).info.exists():
+    if RUN.is_in(folder):
         rows = _runs(folder.parent, [folder.name], (folder, {}, ""), goals, sections)
     else:
         owner = _, record, begin = answer_of(folder)
@@ -165,7 +166,7 @@ def _runs(
 
 def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     folder = RunFolder(path)
-    if not folder.info.exists():
+    if not RUN.is_in(folder.path):
         return Listed(path, {WAITING: 1})
     run = Run(folder)
     scenario, seed = run.entry("name"), run.entry("seed")

@@ -11,7 +11,6 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run, has_diverged
 from fedsim.runs.schema import AGGREGATIONS, METRICS
@@ -121,7 +120,7 @@ def snapshot(folder: RunFolder) -> Snapshot:
             raise
     if run.status is Status.INTERRUPTED:
         # A resumed run writes its tables again from the start; its checkpoint may be ahead of them.
-        state = Checkpoints(folder.checkpoint).newest_state()
+        state = folder.checkpoints(run.info).newest_state()
         if state.get("version", 0) > progress.version and "share" in state:
             reached = {name: state[name] for name in ("simulated_s", "version", "share")}
             progress = replace(progress, **reached, metrics={})

@@ -219,6 +219,7 @@ SWEEP = Record(
         "index.csv",
         SWEEP_PRECISION,
         "errors",
+        "comparison",
         own_code.FOLDER,
     ),
 )
@@ -244,7 +245,7 @@ ANSWERS = (SWEEP, DECISION, FORECAST, BOARD)
 
 def is_sweep(folder: Path) -> bool:
     """Whether a folder is that of a sweep."""
-    return (folder / SWEEP.file).exists()
+    return SWEEP.is_in(folder)
 
 
 def read_sweep(folder: Path) -> SweepRecord:
@@ -262,7 +263,7 @@ def read_sweep(folder: Path) -> SweepRecord:
 def record_of(folder: Path, inside: str = "") -> Record | None:
     """The record in the folder of a sweep or an answer, one that has runs ``inside``; None if there is none."""
     records = (record for record in ANSWERS if not inside or inside in record.beside)
-    return next((record for record in records if (folder / record.file).exists()), None)
+    return next((record for record in records if record.is_in(folder)), None)
 
 
 def answer_of(runs: Path) -> tuple[Path, Mapping[str, Any], str]:

@@ -11,7 +11,6 @@ from typing import Literal
 from fedsim.errors import InvariantViolation, Unreadable, UserError
 from fedsim.files.locks import is_owned
 from fedsim.files.room import most_unpacked
-from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP, SWEEP_SCENARIO, record_of
@@ -117,8 +116,10 @@ def _run(path: Path) -> Verdict:
     problems = folder.problems(info)
     # A process that works in the folder replaces them, and one that was killed may have removed a part at the end.
     may_be_partial = info["status"] == Status.COMPLETE or is_owned(path)
-    damaged = [] if may_be_partial else Checkpoints(folder.checkpoint).damaged()
-    problems += [RUN.damaged(file, message) for file, message in damaged]
+    damaged = [] if may_be_partial else folder.checkpoints(info).damaged()
+    is_lost = len(damaged) == len([*folder.checkpoint.glob("[0-9]*")])
+    hint = RUN.hint if is_lost else f"another checkpoint is intact: {folder.next_step(info)}"
+    problems += [UserError(message, where=file, hint=hint) for file, message in damaged]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
     if not problems and info["status"] == Status.COMPLETE:

@@ -15,7 +15,7 @@ from fedsim.errors import UserError, UserErrors, raise_all, without_numbers
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.processes.cluster import usable_cores
 from fedsim.processes.stopping import Grace, grace
-from fedsim.runs.folder import Status
+from fedsim.runs.folder import Status, require_same
 from fedsim.runs.progress import left_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
@@ -124,8 +124,11 @@ def sweep(
         ]
         tally = _Tally(path, planned, tasks, on_progress or (lambda _: None))
         perform(path, tasks, tally.shares, tally.add, tally.write_index, jobs, engine)
+    swept = Sweep(path)
+    for run in planned:
+        require_same(path, swept.record, run.name)
     return SweepOutcome(
-        Sweep(path),
+        swept,
         ran=len(tasks),
         skipped=len(planned) - len(tasks),
         failures=tuple(tally.failures.values()),

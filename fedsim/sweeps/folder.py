@@ -25,6 +25,7 @@ from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
     BOARD,
+    RUN,
     SWEEP,
     SWEEP_SCENARIO,
     SweepEntry,
@@ -67,7 +68,7 @@ class Sweep:
         frame = read_index(self.path, self.record)
         for row in frame.index[frame["status"] == Status.RUNNING]:
             folder = RunFolder(self.path / frame.loc[row, "run"])
-            exists = folder.info.exists()
+            exists = RUN.is_in(folder.path)
             frame.loc[row, "status"] = str(folder.status(folder.read_info())) if exists else WAITING
         return frame
 
@@ -81,7 +82,7 @@ class Sweep:
         folders = [RunFolder(self.path / entry["run"]) for entry in self.record["runs"]]
         for folder in folders:
             require_same(self.path, self.record, folder.path.name)
-        opened = (load_run(folder.path) for folder in folders if folder.info.exists())
+        opened = (load_run(folder.path) for folder in folders if RUN.is_in(folder.path))
         return [run for run in opened if run.status is Status.COMPLETE]
 
     @property
@@ -112,13 +113,13 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
     """Make the folder with a record if it does not exist; hold its lock."""
     from fedsim.analysis.pages import require_own
 
-    taken = path.exists() and not (path / record.file).exists()
+    taken = path.exists() and not record.is_in(path)
     if taken and path.is_dir():
         # Hidden files are the lock, and temporary files of a killed process.
         items = {item.name for item in path.iterdir() if item.name[0] != "."}
         others = items.difference(record.beside)
         # The user may have removed a damaged record, whose runs are intact; files alone are the user's.
-        are_runs = all(RunFolder(path / name).info.exists() for name in others)
+        are_runs = all(RUN.is_in(path / name) for name in others)
         has_folders = record is BOARD or any((path / name).is_dir() for name in items)
         taken = bool(items) and (others == items or not are_runs or not has_folders)
     if taken:
@@ -152,9 +153,8 @@ def record(
     entries, sections = [], dict[str, Any]()
     for run, scenario in zip(settled, digests, strict=True):
         folder = RunFolder(path / run.name)
-        # The digest in the record may be wrong.
-        if folder.has_begun and digest_of(Run(folder), sections) != scenario:
-            _require_same(Run(folder), run)
+        if folder.has_begun:
+            _require_same(Run(folder), run, sections)
         was_timing_only = folder.has_begun and bool(folder.read_info().get("timing_only"))
         learns = run.loaded.scenario.task.type.learns
         if folder.has_begun and learns and was_timing_only != timing_only:
@@ -233,7 +233,9 @@ def digest_of(run: Run, sections: dict[str, dict[str, Any]]) -> str:
     return text_sha256(text(run.scenario))
 
 
-def _require_same(there: Run, planned: PlannedRun) -> None:
+def _require_same(there: Run, planned: PlannedRun, sections: dict[str, dict[str, Any]]) -> None:
+    if digest_of(there, sections) == text_sha256(text(planned.resolved())):
+        return  # The digest in the record may be wrong.
     # Keys that did not exist when the run was made have their present defaults.
     filled = load_scenario(there.folder.scenario, user_code="describe").resolved()
     differs = [f"{path}." for path, _, _ in differences(filled, planned.resolved())]
@@ -265,7 +267,7 @@ def changed_since(path: Path, runs: Iterable[tuple[str, LoadedScenario]]) -> Ite
     compared, changed = set[str](), set[Path]()
     for run, loaded in runs:
         folder = RunFolder(path / run)
-        info = folder.read_info() if folder.info.exists() else {}
+        info = folder.read_info() if RUN.is_in(folder.path) else {}
         if info.get("status") != Status.COMPLETE:
             continue
         project = (info.get("folders") or {}).get("project")
@@ -309,12 +311,19 @@ def write_index(
     """
     rows: list[dict[str, Any]] = []
     complete: dict[str, str] = {}
+    known, sections = read_sweep(path).get("complete", {}), dict[str, Any]()
     for run in planned:
         folder = RunFolder(path / run.name)
-        info = folder.read_info() if folder.info.exists() else {}
+        info = folder.read_info() if RUN.is_in(folder.path) else {}
         status = Status.FAILED if run.name in errors else folder.status(info) if info else WAITING
         if status is Status.COMPLETE:
             complete[run.name] = info["files"][folder.scenario.name]
+            try:
+                if complete[run.name] != known.get(run.name):
+                    _require_same(Run(folder), run, sections)
+            except UserError as problem:  # Somebody has put it there since the sweep began.
+                status, info = Status.FAILED, {"error": str(problem)}
+                complete[run.name] = known.get(run.name, text_sha256(run.loaded.resolved_yaml()))
         row: dict[str, Any] = {"run": run.name, "seed": run.seed, **run.values}
         row |= {"status": str(status), "error": errors.get(run.name, info.get("error") or "")}
         row |= {name: info.get(name) for name in _SUMMARY}

@@ -12,6 +12,7 @@ from pathlib import Path
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.records import RUN
 from fedsim.scenario.loading import LoadedScenario, load_source
 from fedsim.scenario.source import Source
 
@@ -150,7 +151,5 @@ def is_done(folder: Path) -> bool:
     """Whether a run is complete and has its report."""
     run = RunFolder(folder)
     return (
-        run.info.exists()
-        and run.read_info().get("status") == Status.COMPLETE
-        and run.report.exists()
+        RUN.is_in(folder) and run.read_info()["status"] == Status.COMPLETE and run.report.exists()
     )

@@ -10,7 +10,6 @@ import pytest
 import fedsim
 from fedsim.files.checksums import file_sha256
 from fedsim.files.durable import TEMPORARY_PREFIX
-from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.records import BOARD
 from fedsim.runs.run import Run
@@ -74,7 +73,7 @@ def test_an_interrupted_run_has_the_rows_of_the_version_in_its_checkpoint(tmp_pa
     result = run_with(tmp_path, aggregated, stopping, options=options)
     assert result.exit_code == 130, result.output
     folder = RunFolder(tmp_path / "out")
-    assert Checkpoints(folder.checkpoint).newest_state()["version"] == 1
+    assert folder.checkpoints(folder.read_info()).newest_state()["version"] == 1
     assert Run(folder).aggregations["version"].tolist() == [1]
     shown = invoke("watch", "--once", folder.path).stdout
     assert "version 1, loss " in shown

@@ -10,10 +10,12 @@ from click.testing import CliRunner
 import fedsim
 from fedsim import bundled
 from fedsim.cli import cli
+from fedsim.composition.run import Progress, execute
 from fedsim.errors import UserError
 from fedsim.files.locks import locked
 from fedsim.runs import Status
 from fedsim.runs.verification import verify_folder
+from fedsim.scenario.loading import load_scenario_dict
 from tests.composition.interrupting import interrupted, interrupted_with_checkpoint
 from tests.composition.worlds import digests, digits
 
@@ -88,6 +90,47 @@ def test_a_run_whose_checkpoints_are_damaged_stays_as_it_is(tmp_path: Path) -> N
     shutil.rmtree(folder)
     # Somebody who has begun to read it goes on with the tables that are there.
     assert loaded.dispatches.equals(fedsim.resume(path).dispatches)
+
+
+def test_a_checkpoint_of_another_run_is_damaged(tmp_path: Path) -> None:
+    """Even one that fits the timeline; the other checkpoint is used."""
+    path, other = tmp_path / "run", tmp_path / "other"
+    interrupted_with_checkpoint(path, digits(stop={"rounds": 50}), 20)
+    interrupted_with_checkpoint(
+        other, digits(stop={"rounds": 50}, training={"optimizer": {"lr": 0.2}}), 20
+    )
+    shutil.copytree(other / "checkpoint" / "1", path / "checkpoint" / "9")
+    (problem,) = verify_folder(path).problems
+    assert problem.where == str(path / "checkpoint" / "9" / "state.json")
+    assert "resume" in str(problem.hint)
+    before = content(path)
+    (path / "checkpoint" / "1").rename(tmp_path / "1")
+    with pytest.raises(UserError, match="every checkpoint is damaged"):
+        fedsim.resume(path)
+    (tmp_path / "1").rename(path / "checkpoint" / "1")
+    assert content(path) == before
+    complete = fedsim.run(digits(stop={"rounds": 50}), tmp_path / "complete")
+    assert fedsim.resume(path).metrics.equals(complete.metrics)
+
+
+def test_a_folder_in_the_place_of_that_of_a_run_stays_as_it_is(tmp_path: Path) -> None:
+    path, keep, moved = (tmp_path / name for name in ("run", "keep", "moved"))
+    fedsim.run(digits(seed=3), keep)
+
+    def swap(_: Progress) -> None:
+        if not moved.exists():
+            path.rename(moved)
+            shutil.copytree(keep, path)
+
+    loaded = load_scenario_dict(digits(), tmp_path)
+    with pytest.raises(UserError, match="another folder is in the place"):
+        execute(loaded, path, on_progress=swap)
+    assert [digest for _, digest in sorted(content(path).items())] == [
+        digest for _, digest in sorted(content(keep).items())
+    ]
+    assert verify_folder(moved).state == "unfinished"
+    complete = fedsim.run(digits(), tmp_path / "complete")
+    assert fedsim.resume(moved).dispatches.equals(complete.dispatches)
 
 
 def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_a_checkpoint_is_written_in_files_of_bounded_size(
         most = max(most, sum(other.nbytes for other in alive if len(other) < 30))
         return value
 
-    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    checkpoints = Checkpoints(tmp_path / "checkpoint", "1")
     checkpoints.save(Tensors({name: partial(make, name) for name in sizes}), {"version": 1})
     assert most <= 64 + 64
     assert len(list((tmp_path / "checkpoint" / "1").glob("*.safetensors"))) == 5
@@ -48,7 +48,7 @@ def test_a_checkpoint_is_written_in_files_of_bounded_size(
 
 
 def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path / "checkpoint")
+    checkpoints = Checkpoints(tmp_path / "checkpoint", "1")
     (tmp_path / "checkpoint").write_text("no folder")
     assert checkpoints.load() is None
     flat = torch.arange(6, dtype=torch.float64)
@@ -89,8 +89,8 @@ def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_type_is_damaged(tmp_path: Path, state: str) -> None:
     """Whatever its checksum."""
     (tmp_path / "1").mkdir()
-    STATE.write(tmp_path / "1", {"tensors": [], "state": state})
-    checkpoints = Checkpoints(tmp_path)
+    STATE.write(tmp_path / "1", {"run": "1", "tensors": [], "state": state})
+    checkpoints = Checkpoints(tmp_path, "1")
     assert checkpoints.newest_state() == {}
     assert [path for path, _ in checkpoints.damaged()] == [tmp_path / "1" / STATE.file]
     with pytest.raises(UserError, match="damaged"):

@@ -12,6 +12,7 @@ from fedsim.errors import UserError
 from fedsim.runs.listing import DAMAGED, UNREADABLE, contents, listed
 from fedsim.runs.records import DECISION
 from fedsim.runs.verification import verify
+from tests.cli.invoking import invoke
 from tests.runs.synthetic_runs import build_run
 from tests.sweeps.worlds import record
 
@@ -91,6 +92,36 @@ def test_what_may_not_be_opened_is_not_called_damaged(
     assert [set(row.statuses) for row in listed(runs)] == [{UNREADABLE}, {UNREADABLE}]
     (verdict,) = verify(runs / "sweep")
     assert verdict.state == "not verifiable"
+
+
+@pytest.mark.parametrize("closed", ["sweep/one", "deep/alone"])
+def test_a_folder_that_may_not_be_opened_does_not_hide_the_others(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    before, stat = {row.path: dict(row.statuses) for row in listed(runs)}, os.stat
+
+    def refuse(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if isinstance(path, Path) and path.parent == runs / closed:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    now = {row.path: dict(row.statuses) for row in listed(runs)}
+    changed = {
+        path.relative_to(runs).as_posix(): now[path] for path in now if now[path] != before[path]
+    }
+    assert (
+        changed
+        == {
+            "sweep/one": {"sweep": {UNREADABLE: 1, "waiting": 1}},
+            "deep/alone": {"deep/alone": {UNREADABLE: 1}},
+        }[closed]
+    )
+    shown = invoke("watch", "--once", runs)
+    assert shown.exit_code == 0
+    assert f"{closed}: unreadable, cannot be read: Permission denied" in shown.stdout
+    one = {"sweep/one": "not verifiable", "deep/alone": "intact"}[closed]
+    assert [each.state for each in verify(runs / "sweep")] == ["intact", one]
 
 
 @pytest.mark.parametrize(("folder", "problem"), [("no", "no such"), (".hidden", "contains no run")])

@@ -12,7 +12,6 @@ from fedsim.errors import UserError
 from fedsim.files.locks import locked
 from fedsim.runs import RunFolder
 from fedsim.runs import progress as module
-from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
 from fedsim.runs.progress import Pace, snapshot
 from tests.tracking.listening import SCENARIO as TRACKED
@@ -90,10 +89,10 @@ def test_an_interrupted_run_is_as_far_as_its_checkpoint(run: fedsim.Run) -> None
     folder.update_info(status="interrupted")
     assert (snapshot(folder).progress.version, snapshot(folder).progress.share) == (4, 1.0)
     state = {"version": 236, "simulated_s": 500.0, "share": 0.42}
-    Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, state)
+    folder.checkpoints(folder.read_info()).save({"model": torch.ones(2)}, state)
     progress = snapshot(folder).progress
     assert (progress.version, progress.simulated_s, progress.share) == (236, 500.0, 0.42)
-    Checkpoints(folder.checkpoint).save({"model": torch.ones(2)}, {**state, "version": 3})
+    folder.checkpoints(folder.read_info()).save({"model": torch.ones(2)}, {**state, "version": 3})
     assert snapshot(folder).progress.version == 4
     folder.stream("metrics").touch()
     folder.close(Status.INTERRUPTED)

@@ -17,7 +17,7 @@ from fedsim.runs.records import read_sweep
 from fedsim.runs.verification import verify
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
-from fedsim.sweeps.execution import sweep
+from fedsim.sweeps.execution import SweepProgress, sweep
 from fedsim.sweeps.folder import claimed, write_index
 from fedsim.sweeps.folder import record as folder_record
 from fedsim.sweeps.plan import plan_runs
@@ -198,6 +198,7 @@ def test_runs_that_are_missing_or_replaced_are_damage(tmp_path: Path) -> None:
         fedsim.compare([out])
     shutil.rmtree(out / "lr0.1_seed0")
     fedsim.sweep(SMALL, out, jobs=1)
+    assert command("compare", out).exit_code == 0
     (out / "index.csv").write_text("run\n")
     assert [verdict.state for verdict in verify(out)] == ["damaged", *["intact"] * 4]
     # The advice is not to remove what is missing.
@@ -207,6 +208,36 @@ def test_runs_that_are_missing_or_replaced_are_damage(tmp_path: Path) -> None:
         [problem] = (each for each in verdict.problems if str(out / name) in str(each.where))
         assert "or continue without it: repeat the command" in str(problem.hint)
         assert [each.state for each in others] == ["intact"] * 4
+    # It works, though the default output of compare is there.
+    assert fedsim.sweep(SMALL, out, jobs=1).failures == {}
+    assert {verdict.state for verdict in verify(out)} == {"intact"}
+
+
+def test_a_run_that_is_replaced_during_the_sweep_is_not_taken_for_its_own(tmp_path: Path) -> None:
+    """Nor one that is put in the place of a run that is waiting."""
+    out, foreign = tmp_path / "sweep", tmp_path / "foreign"
+    fedsim.run({**SMALL, "sweep": None, "seed": 5}, foreign)
+    replaced = ("lr0.1_seed0", "lr0.2_seed1")
+
+    def put(progress: SweepProgress) -> None:
+        if progress.complete == 2 and not (out / replaced[1]).exists():
+            shutil.rmtree(out / replaced[0])
+            for name in replaced:
+                shutil.copytree(foreign, out / name)
+
+    with pytest.raises(UserError, match="seed0: is the run of another scenario"):
+        sweep(load_scenario_dict(SMALL, tmp_path), out, jobs=1, on_progress=put)
+    index = pd.read_csv(out / "index.csv").set_index("run")
+    assert index["status"].tolist() == ["failed", "complete", "complete", "failed"]
+    assert index.loc[[*replaced], "loss"].isna().all()
+    assert "seed was 5 and is 0" in index.loc[replaced[0], "error"]
+    damaged = [each.path.name for each in verify(out) if each.state == "damaged"]
+    assert damaged == [*replaced]
+    for name in replaced:
+        shutil.rmtree(out / name)
+    again = fedsim.sweep(SMALL, out, jobs=1)
+    assert set(again.index["status"]) == {"complete"}
+    assert {each.state for each in verify(out)} == {"intact"}
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def load(
             on_progress(number, len(folders))
         answer, content, begin = record(path.parent)
         name = f"{begin}{path.name}"
-        if not (path / RUN.file).exists():
+        if not RUN.is_in(path):
             error = errors(path.parent).get(path.name)
             reason = "is missing" if name in content.get("complete", {}) else "was not started"
             left_out.append(LeftOut(path, _failed(error) if error else reason, None))
@@ -149,7 +149,7 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
 
 
 def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
-    if RunFolder(path).info.exists():
+    if RUN.is_in(path):
         yield path
     elif is_sweep(path):
         yield from (path / entry["run"] for entry in read_sweep(path)["runs"])
