@@ -12,7 +12,7 @@ from fedsim.errors import UserError, refused
 
 _ANSWER_S = 5.0
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
-"""How a client of HTTP/2, on which gRPC is based, begins; a server begins with a frame of the same type, the 4th byte."""
+"""How a client of HTTP/2 (of gRPC) begins; a server begins with a frame of the same type, its 4th byte."""
 
 
 def machine_bytes() -> int | None:
@@ -70,9 +70,9 @@ def _require_answer(address: str, where: str) -> None:
     if not host or not port.isdecimal():
         return
     hint = "give the address that 'ray start --head' printed, or omit it to use this machine"
-    with refused(f"no Ray cluster answers at {address}", where, hint):
-        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S) as connection:
-            if os.environ.get("RAY_USE_TLS", "0") == "0":  # With TLS, only Ray can speak to it.
-                connection.sendall(_HELLO)
-                if connection.recv(9)[3:4] != _HELLO[27:28]:
-                    raise ConnectionError("another program listens there")
+    silence = refused(f"no Ray cluster answers at {address}", where, hint)
+    with silence, socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") == "0":  # With TLS, only Ray can speak to it.
+            connection.sendall(_HELLO)
+            if connection.recv(9)[3:4] != _HELLO[27:28]:
+                raise ConnectionError("another program listens there")
