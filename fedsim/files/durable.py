@@ -95,8 +95,12 @@ def require_no_folder(path: Path) -> None:
 
 def require_new(path: Path, hint: str) -> None:
     """Refuse to write where there is something."""
-    if os.path.lexists(path):
-        raise UserError("the output already exists", where=path, hint=hint)
+    if not os.path.lexists(path):
+        return
+    if not (path.is_symlink() or path.is_file() or path.is_dir()):
+        message, hint = "is not a regular file, so it is not replaced", "choose another path"
+        raise UserError(message, where=path, hint=hint)
+    raise UserError("the output already exists", where=path, hint=hint)
 
 
 def named(path: Path) -> Path:
