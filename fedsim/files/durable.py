@@ -35,21 +35,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises:
         OSError: the file cannot be written.
-        UserError: a folder has its name.
+        UserError: a folder has its name, or the disk is full.
     """
     require_no_folder(path)
     temporary = _temporary(path)
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    flush_folder(path.parent)
+    with in_room(path):
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
+        try:
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        flush_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -60,21 +61,43 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
     Raises:
         OSError: the folder cannot be written.
+        UserError: the disk is full.
     """
     temporary = _temporary(path)
-    temporary.mkdir(parents=True)
+    with in_room(path):
+        temporary.mkdir(parents=True)
+        try:
+            yield temporary
+            for folder, _, names in os.walk(temporary):
+                for name in names:
+                    with open(os.path.join(folder, name), "rb") as file:
+                        os.fsync(file.fileno())
+                flush_folder(Path(folder))
+            os.rename(temporary, path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        flush_folder(path.parent)
+
+
+@contextlib.contextmanager
+def in_room(path: Path) -> Iterator[None]:
+    """Turn errors of a full disk inside into one that names ``path``."""
     try:
-        yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    os.fsync(file.fileno())
-            flush_folder(Path(folder))
-        os.rename(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    flush_folder(path.parent)
+        yield
+    except Exception as error:
+        if isinstance(error, UserError) or not is_disk_full(error):
+            raise
+        raise no_room(path) from error
+
+
+def no_room(path: Path, next_step: str = "repeat the command") -> UserError:
+    """The error for a file or folder that does not fit on the disk; its hint says what to do after freeing space."""
+    return UserError(
+        "the disk is full, or a quota or file size limit has been reached",
+        where=path,
+        hint=f"free space, then {next_step}",
+    )
 
 
 def write_text(path: Path, text: str) -> None:

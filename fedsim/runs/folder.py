@@ -20,6 +20,7 @@ from fedsim.files.documents import parsed
 from fedsim.files.durable import (
     TEMPORARY_PREFIX,
     is_disk_full,
+    no_room,
     remove_matching,
     remove_temporaries,
     require_no_folder,
@@ -140,7 +141,7 @@ class RunFolder:
                 self.remove()
                 with self._noting_interruption():
                     yield
-        except OSError as error:
+        except UserError as error:
             if not is_disk_full(error):
                 raise
             raise self.no_room() from error
@@ -229,11 +230,7 @@ class RunFolder:
         command = "run the scenario again"
         if self.has_begun:
             command = f"continue with: {format_command('resume', self.given)}"
-        return UserError(
-            "the disk is full, or a quota or file size limit has been reached",
-            where=self.given,
-            hint=f"free space, then {command}",
-        )
+        return no_room(self.given, command)
 
     def make_room(self) -> None:
         """Remove the streams of a run that ran out of disk space, so that its status can be written.
