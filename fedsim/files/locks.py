@@ -58,7 +58,9 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
                 raise UserError(
                     f"cannot be written: {error.strerror}",
                     where=error.filename or folder,
-                    hint="choose a folder that you may write to",
+                    hint="remove the link, and repeat the command"
+                    if error.errno == errno.ELOOP
+                    else "choose a folder that you may write to",
                 ) from error
             if folder not in _warned:
                 _warned.add(folder)

@@ -391,7 +391,8 @@ def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
             problems.append(_altered(file, manifest))
     sealed = manifest.manifest_sha256 is not None
     is_listed = present <= manifest.sha256.keys()
-    return len(manifest.sha256) + sealed, problems, sealed and is_listed
+    compared = max(len(manifest.sha256) + sealed, len(problems))
+    return compared, problems, sealed and is_listed
 
 
 def _altered(file: Path, manifest: Manifest) -> UserError:

@@ -313,7 +313,7 @@ def _whole(value: float) -> int:
 
 
 def _fixed(value: float, decimals: int) -> str:
-    return f"{_rounded(value, decimals):f}"
+    return f"{_rounded(value, decimals):f}" if value < 1e15 else _significant(min(value, 1e308), 4)
 
 
 def _rounded(value: float, decimals: int) -> Decimal:
