@@ -22,6 +22,7 @@ TEMPORARY_PREFIX = ".fedsim-tmp-"
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = "the disk is full, or a quota or file size limit has been reached"
 # pyarrow and safetensors report the same errors only as text.
 _FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
 
@@ -61,7 +62,6 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
     Raises:
         OSError: the folder cannot be written.
-        UserError: the disk is full.
     """
     temporary = _temporary(path)
     with in_room(path):
@@ -88,16 +88,7 @@ def in_room(path: Path) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, UserError) or not is_disk_full(error):
             raise
-        raise no_room(path) from error
-
-
-def no_room(path: Path, next_step: str = "repeat the command") -> UserError:
-    """The error for a file or folder that does not fit on the disk; its hint says what to do after freeing space."""
-    return UserError(
-        "the disk is full, or a quota or file size limit has been reached",
-        where=path,
-        hint=f"free space, then {next_step}",
-    )
+        raise UserError(FULL, where=path, hint="free space, then repeat the command") from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -118,12 +109,10 @@ def require_no_folder(path: Path) -> None:
 
 def require_new(path: Path, hint: str) -> None:
     """Refuse to write where there is something."""
-    if not os.path.lexists(path):
-        return
-    if not (path.is_symlink() or path.is_file() or path.is_dir()):
-        message, hint = "is not a regular file, so it is not replaced", "choose another path"
-        raise UserError(message, where=path, hint=hint)
-    raise UserError("the output already exists", where=path, hint=hint)
+    if os.path.lexists(path):
+        if not (path.is_symlink() or path.is_file() or path.is_dir()):
+            hint = "choose another path: this is not a regular file"
+        raise UserError("the output already exists", where=path, hint=hint)
 
 
 def named(path: Path) -> Path:

@@ -55,12 +55,11 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
             ) from None
         except OSError as error:
             if error.errno not in _UNSUPPORTED:
+                is_link = error.errno == errno.ELOOP
                 raise UserError(
                     f"cannot be written: {error.strerror}",
                     where=error.filename or folder,
-                    hint="remove the link, and repeat the command"
-                    if error.errno == errno.ELOOP
-                    else "choose a folder that you may write to",
+                    hint="remove the link" if is_link else "choose a folder that you may write to",
                 ) from error
             if folder not in _warned:
                 _warned.add(folder)

@@ -18,9 +18,9 @@ from fedsim.errors import UserError, refused
 from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.durable import (
+    FULL,
     TEMPORARY_PREFIX,
     is_disk_full,
-    no_room,
     remove_matching,
     remove_temporaries,
     require_no_folder,
@@ -230,7 +230,7 @@ class RunFolder:
         command = "run the scenario again"
         if self.has_begun:
             command = f"continue with: {format_command('resume', self.given)}"
-        return no_room(self.given, command)
+        return UserError(FULL, where=self.given, hint=f"free space, then {command}")
 
     def make_room(self) -> None:
         """Remove the streams of a run that ran out of disk space, so that its status can be written.

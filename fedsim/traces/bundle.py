@@ -327,8 +327,7 @@ class TraceBundle:
             content = self.manifest.model_dump(mode="json", by_alias=True)
             document = stamped(content, MANIFEST_DIGEST)
             self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
-            text = f"{json.dumps(document, indent=2)}\n"
-            (new / MANIFEST_NAME).write_text(text, encoding="utf-8")
+            (new / MANIFEST_NAME).write_bytes(f"{json.dumps(document, indent=2)}\n".encode())
             if folder.exists():
                 shutil.rmtree(folder)
         self.path = path
@@ -391,8 +390,7 @@ def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
             problems.append(_altered(file, manifest))
     sealed = manifest.manifest_sha256 is not None
     is_listed = present <= manifest.sha256.keys()
-    compared = max(len(manifest.sha256) + sealed, len(problems))
-    return compared, problems, sealed and is_listed
+    return max(len(manifest.sha256) + sealed, len(problems)), problems, sealed and is_listed
 
 
 def _altered(file: Path, manifest: Manifest) -> UserError:
