@@ -11,8 +11,7 @@ from typing import Any
 from fedsim.errors import UserError, refused
 
 _ANSWER_S = 5.0
-_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
-"""How a client of HTTP/2 (of gRPC) begins; a server begins with a frame of the same type, its 4th byte."""
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"  # Of HTTP/2, and so of gRPC.
 
 
 def machine_bytes() -> int | None:
@@ -74,5 +73,5 @@ def _require_answer(address: str, where: str) -> None:
     with silence, socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S) as connection:
         if os.environ.get("RAY_USE_TLS", "0") == "0":  # With TLS, only Ray can speak to it.
             connection.sendall(_HELLO)
-            if connection.recv(9)[3:4] != _HELLO[27:28]:
+            if connection.recv(9)[3:4] != b"\x04":  # The type of the first frame, as in _HELLO.
                 raise ConnectionError("another program listens there")

@@ -28,7 +28,7 @@ from fedsim.files.durable import (
 )
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.checkpoint import Checkpoints
-from fedsim.runs.records import FACTS, RUN, is_sweep
+from fedsim.runs.records import FACTS, RUN, is_sweep, record_of
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
 from fedsim.scenario import own_code
 from fedsim.vocabulary.formatting import format_command
@@ -227,8 +227,8 @@ class RunFolder:
 
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
-        command = "run the scenario again"
-        if self.has_begun:
+        command = "repeat the command"  # That of a sweep or an answer repeats its runs.
+        if self.has_begun and not any(map(record_of, self.path.absolute().parents[:2])):
             command = f"continue with: {format_command('resume', self.given)}"
         return UserError(FULL, where=self.given, hint=f"free space, then {command}")
 

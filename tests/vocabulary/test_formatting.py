@@ -131,6 +131,7 @@ def test_other_texts() -> None:
     rates = [format_rate(bps) for bps in (0, 950, 12_500_000, 1e11)]
     assert rates == ["0 bit/s", "950 bit/s", "12.5 Mbit/s", "100 Gbit/s"]
     assert format_command("resume", Path("my runs/a")) == "fedsim resume 'my runs/a'"
+    assert format_command("ls", "-o", Path("-x")) == "fedsim ls -o ./-x"
     name = "it's \x1b[31m\n\\ \u200bé\x85\udc80"
     command = format_command(name)
     assert command.isprintable()
