@@ -82,13 +82,15 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def in_room(path: Path) -> Iterator[None]:
-    """Turn errors of a full disk inside into one that names ``path``."""
+    """Turn errors of a full disk inside into one that names ``path``, as others of its temporary file do."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, UserError) or not is_disk_full(error):
-            raise
-        raise UserError(FULL, where=path, hint="free space, then repeat the command") from error
+        if is_disk_full(error) and not isinstance(error, UserError):
+            raise UserError(FULL, where=path, hint="free space, then repeat the command") from error
+        if isinstance(error, OSError) and TEMPORARY_PREFIX in str(error.filename):
+            error.filename = str(path)
+        raise
 
 
 def write_text(path: Path, text: str) -> None:
@@ -161,9 +163,9 @@ def _remove(paths: Iterable[Path]) -> None:
 def is_disk_full(error: BaseException) -> bool:
     """Whether an error says that the disk, a quota or a limit on file sizes leaves no room."""
     while True:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return True
-        if any(text in str(error) for text in _FULL_TEXTS):
+        if getattr(error, "errno", None) in _FULL or any(
+            text in str(error) for text in _FULL_TEXTS
+        ):
             return True
         if error.__cause__ is None:
             return False

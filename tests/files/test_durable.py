@@ -117,3 +117,9 @@ def test_what_does_not_fit_is_named_with_what_to_do(
     message = f"^{path}: the disk is full.*\n  free space, then repeat the command"
     with pytest.raises(UserError, match=message), writer(path):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_no_error_has_the_name_of_a_temporary_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "lost" / "a.txt"):
+        pass
+    assert caught.value.filename == str(tmp_path / "lost" / "a.txt")
