@@ -38,7 +38,8 @@ def write_page(path: Path, page: str) -> None:
             hint=f"write {path.with_suffix('.html')}"
             + ("; a browser prints it as a PDF" if path.suffix.lower() == ".pdf" else ""),
         )
-    with refused("cannot write the page", path, "choose another path with -o"):
+    hint = "make its folder writable; fedsim report RUN -o PAGE.html writes that of a run elsewhere"
+    with refused("cannot write the page", path, hint):
         require_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         # Names and texts of users and of files.
@@ -55,7 +56,7 @@ def refuse_folder(path: Path, file: str) -> None:
     if path.is_dir():
         hint = f"name a file in it, such as {path / file}"
         if path.suffix == Path(file).suffix:
-            hint = "rename or remove the folder, or choose another path with -o"
+            hint = "rename or remove the folder, and repeat the command"
         raise UserError("is a folder", where=path, hint=hint)
 
 
@@ -71,7 +72,7 @@ def require_own(path: Path) -> None:
     raise UserError(
         "exists and was not written by fedsim, so it is not overwritten",
         where=path,
-        hint="choose another path with -o, or remove the file",
+        hint="rename or remove it, and repeat the command",
     )
 
 

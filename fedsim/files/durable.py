@@ -22,6 +22,7 @@ TEMPORARY_PREFIX = ".fedsim-tmp-"
 
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = "the disk is full, or a quota or file size limit has been reached"
 # pyarrow and safetensors report the same errors only as text.
 _FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
 
@@ -35,21 +36,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises:
         OSError: the file cannot be written.
-        UserError: a folder has its name.
+        UserError: a folder has its name, or the disk is full.
     """
     require_no_folder(path)
     temporary = _temporary(path)
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    flush_folder(path.parent)
+    with in_room(path):
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
+        try:
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        flush_folder(path.parent)
 
 
 @contextlib.contextmanager
@@ -62,19 +64,33 @@ def replacing_folder(path: Path) -> Iterator[Path]:
         OSError: the folder cannot be written.
     """
     temporary = _temporary(path)
-    temporary.mkdir(parents=True)
+    with in_room(path):
+        temporary.mkdir(parents=True)
+        try:
+            yield temporary
+            for folder, _, names in os.walk(temporary):
+                for name in names:
+                    with open(os.path.join(folder, name), "rb") as file:
+                        os.fsync(file.fileno())
+                flush_folder(Path(folder))
+            os.rename(temporary, path)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        flush_folder(path.parent)
+
+
+@contextlib.contextmanager
+def in_room(path: Path) -> Iterator[None]:
+    """Turn errors of a full disk inside into one that names ``path``, as others of its temporary file do."""
     try:
-        yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in names:
-                with open(os.path.join(folder, name), "rb") as file:
-                    os.fsync(file.fileno())
-            flush_folder(Path(folder))
-        os.rename(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        yield
+    except Exception as error:
+        if is_disk_full(error) and not isinstance(error, UserError):
+            raise UserError(FULL, where=path, hint="free space, then repeat the command") from error
+        if isinstance(error, OSError) and TEMPORARY_PREFIX in str(error.filename):
+            error.filename = str(path)
         raise
-    flush_folder(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -96,6 +112,8 @@ def require_no_folder(path: Path) -> None:
 def require_new(path: Path, hint: str) -> None:
     """Refuse to write where there is something."""
     if os.path.lexists(path):
+        if not (path.is_symlink() or path.is_file() or path.is_dir()):
+            hint = "choose another path: this is not a regular file"
         raise UserError("the output already exists", where=path, hint=hint)
 
 
@@ -145,9 +163,9 @@ def _remove(paths: Iterable[Path]) -> None:
 def is_disk_full(error: BaseException) -> bool:
     """Whether an error says that the disk, a quota or a limit on file sizes leaves no room."""
     while True:
-        if isinstance(error, OSError) and error.errno in _FULL:
-            return True
-        if any(text in str(error) for text in _FULL_TEXTS):
+        if getattr(error, "errno", None) in _FULL or any(
+            text in str(error) for text in _FULL_TEXTS
+        ):
             return True
         if error.__cause__ is None:
             return False

@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from fedsim.errors import UserError
 from fedsim.files.documents import parsed
-from fedsim.files.durable import require_no_folder, write_text
+from fedsim.files.durable import in_room, require_no_folder, write_text
 
 LOCK_NAMES = (".lock", ".owner.json")
 """Files of the lock, hidden in the folder that it guards."""
@@ -38,48 +38,50 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
     stays unless ``kept`` is false.
 
     Raises:
-        UserError: another process holds it, or the folder cannot be written to.
+        UserError: another process holds it, the folder cannot be written to, or the disk is full.
     """
     lock_path, owner_path = (folder / name for name in LOCK_NAMES)
     lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        require_no_folder(lock_path)
-        lock.acquire()
-    except Timeout:
-        raise UserError(
-            f"another fedsim process is using this folder: {_owner(owner_path)}",
-            where=folder,
-            hint="wait for it to end, or choose another folder with -o",
-        ) from None
-    except OSError as error:
-        if error.errno not in _UNSUPPORTED:
+    with in_room(folder):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            require_no_folder(lock_path)
+            lock.acquire()
+        except Timeout:
             raise UserError(
-                f"cannot be written: {error.strerror}",
-                where=error.filename or folder,
-                hint="choose a folder that you may write to",
-            ) from error
-        if folder not in _warned:
-            _warned.add(folder)
-            warnings.warn(
-                f"{folder}: this file system does not support locks; do not start a second fedsim in this folder",
-                stacklevel=3,
-            )
-    try:
-        owner = {
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "since": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "started": _started(os.getpid()),
-        }
-        write_text(owner_path, json.dumps(owner) + "\n")
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            owner_path.unlink()
-            if not kept:
-                lock_path.unlink()
-        lock.release()
+                f"another fedsim process is using this folder: {_owner(owner_path)}",
+                where=folder,
+                hint="wait for it to end, or use another folder",
+            ) from None
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                is_link = error.errno == errno.ELOOP
+                raise UserError(
+                    f"cannot be written: {error.strerror}",
+                    where=error.filename or folder,
+                    hint="remove the link" if is_link else "choose a folder that you may write to",
+                ) from error
+            if folder not in _warned:
+                _warned.add(folder)
+                warnings.warn(
+                    f"{folder}: this file system does not support locks; do not start a second fedsim in this folder",
+                    stacklevel=3,
+                )
+        try:
+            owner = {
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "since": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "started": _started(os.getpid()),
+            }
+            write_text(owner_path, json.dumps(owner) + "\n")
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                owner_path.unlink()
+                if not kept:
+                    lock_path.unlink()
+            lock.release()
 
 
 def is_owned(folder: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from fedsim.errors import UserError, refused
 
 _ANSWER_S = 5.0
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"  # Of HTTP/2, and so of gRPC.
 
 
 def machine_bytes() -> int | None:
@@ -63,10 +64,14 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
 
 
 def _require_answer(address: str, where: str) -> None:
-    """Check that a host answers, because Ray itself would retry forever."""
+    """Check that a host answers as gRPC does, because Ray itself would retry forever."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
         return
     hint = "give the address that 'ray start --head' printed, or omit it to use this machine"
-    with refused(f"no Ray cluster answers at {address}", where, hint):
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+    silence = refused(f"no Ray cluster answers at {address}", where, hint)
+    with silence, socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S) as connection:
+        if os.environ.get("RAY_USE_TLS", "0") == "0":  # With TLS, only Ray can speak to it.
+            connection.sendall(_HELLO)
+            if connection.recv(9)[3:4] != b"\x04":  # The type of the first frame, as in _HELLO.
+                raise ConnectionError("another program listens there")

@@ -18,6 +18,7 @@ from fedsim.errors import UserError, refused
 from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.durable import (
+    FULL,
     TEMPORARY_PREFIX,
     is_disk_full,
     remove_matching,
@@ -27,7 +28,7 @@ from fedsim.files.durable import (
 )
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.checkpoint import Checkpoints
-from fedsim.runs.records import FACTS, RUN, is_sweep
+from fedsim.runs.records import FACTS, RUN, is_sweep, record_of
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
 from fedsim.scenario import own_code
 from fedsim.vocabulary.formatting import format_command
@@ -145,7 +146,7 @@ class RunFolder:
                 self.remove()
                 with self._noting_interruption():
                     yield
-        except OSError as error:
+        except UserError as error:
             if not is_disk_full(error):
                 raise
             raise self.no_room() from error
@@ -232,14 +233,10 @@ class RunFolder:
 
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
-        command = "run the scenario again"
-        if self.has_begun:
+        command = "repeat the command"  # That of a sweep or an answer repeats its runs.
+        if self.has_begun and not any(map(record_of, self.path.absolute().parents[:2])):
             command = f"continue with: {format_command('resume', self.given)}"
-        return UserError(
-            "the disk is full, or a quota or file size limit has been reached",
-            where=self.given,
-            hint=f"free space, then {command}",
-        )
+        return UserError(FULL, where=self.given, hint=f"free space, then {command}")
 
     def make_room(self) -> None:
         """Remove the streams of a run that ran out of disk space, so that its status can be written.

@@ -357,9 +357,10 @@ class Run:
         known = data.select([name for name in data.column_names if name in types])
         if problem := impossible(table, known, self.info):
             raise RUN.damaged(path, problem)
-        own = data.column_names if "run_config" in self.info else self.metric_definitions.keys()
-        for name in set(data.column_names) & KNOWN_METRICS.keys() - {*own}:  # Apps may use percent.
-            bounds, values = KNOWN_METRICS[name], data.column(name).to_numpy()
+        is_bounded = table is METRICS and "run_config" not in self.info  # Apps may use percent.
+        for name in [*names][3:] if is_bounded and not own_metrics(self.scenario) else ():
+            bounds = KNOWN_METRICS.get(name) or self.metric_definition(name)
+            values = data.column(name).to_numpy()
             if ((values < bounds.low - 1e-6) | (values > bounds.high + 1e-6)).any():
                 raise RUN.damaged(
                     path, f"the metric '{name}' is not {bounds.low:g} to {bounds.high:g}"

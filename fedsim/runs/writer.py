@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from fedsim.errors import refused
+from fedsim.files.durable import in_room
 from fedsim.runs.clients import absences
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.schema import (
@@ -129,7 +130,7 @@ class RunWriter:
         self._aggregates: list[Aggregate] = []
         self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
         self._last_version = np.zeros(clients, np.int64)
-        with refused("cannot write to the run folder", folder.path):
+        with refused("cannot write to the run folder", folder.path), in_room(folder.path):
             of_edges = ("edge",) if edge_columns is not None else ()
             tables: dict[Table, Any] = {with_columns(DISPATCHES, (*of_edges, *spent)): columns}
             tables |= dict.fromkeys(STREAMED[1:])

@@ -124,7 +124,7 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
         taken = bool(items) and (others == items or not are_runs or not has_folders)
     if taken:
         raise UserError(
-            f"exists and contains other files, but no {record.file}",
+            f"exists, but is not a folder with {record.file}",
             where=path,
             hint="choose another folder with -o (in Python: output)",
         )

@@ -29,7 +29,7 @@ from fedsim.errors import UserError, printable, refused
 from fedsim.files.cells import time_zone
 from fedsim.files.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.files.documents import parsed
-from fedsim.files.durable import replacing_folder, require_new, write_text
+from fedsim.files.durable import replacing_folder, require_new
 from fedsim.files.room import open_parquet
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import (
@@ -327,7 +327,7 @@ class TraceBundle:
             content = self.manifest.model_dump(mode="json", by_alias=True)
             document = stamped(content, MANIFEST_DIGEST)
             self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
-            write_text(new / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
+            (new / MANIFEST_NAME).write_bytes(f"{json.dumps(document, indent=2)}\n".encode())
             if folder.exists():
                 shutil.rmtree(folder)
         self.path = path
@@ -390,7 +390,7 @@ def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
             problems.append(_altered(file, manifest))
     sealed = manifest.manifest_sha256 is not None
     is_listed = present <= manifest.sha256.keys()
-    return len(manifest.sha256) + sealed, problems, sealed and is_listed
+    return max(len(manifest.sha256) + sealed, len(problems)), problems, sealed and is_listed
 
 
 def _altered(file: Path, manifest: Manifest) -> UserError:

@@ -48,7 +48,8 @@ class Exporter:
         counts: dict[str, int] = {}
         for file, content in self.files(bundle, path, params, counts):
             if not (overwrite and file.is_file()):
-                require_new(file, "name another file, or use --force to replace this one")
+                or_force = ", or use --force to replace this one" * (not overwrite)
+                require_new(file, f"name another file{or_force}")
             data = content.encode() if isinstance(content, str) else content
             hint = "name a folder: there is one file per series" if path.is_file() else None
             with refused("cannot be written", file, hint):

@@ -149,7 +149,7 @@ def implausible_rates(bundle: TraceBundle, part: str = "") -> UserError | None:
     for (table, column), (what, option, written, bounds) in _PLAUSIBLE.items():
         is_there = table.startswith(part) and bundle.has(table, column)
         values = bundle.numpy(table, column) if is_there else np.zeros(0)
-        values = values[values > 0]
+        values = values[(values > 0) & (values < np.inf)]
         is_rate = option == "rate_unit"
         low, high = _SERVERS_BPS if is_rate and _are_servers(bundle) else bounds
         if len(values) and not low <= (median := float(np.median(values))) <= high:

@@ -266,8 +266,9 @@ def format_names(names: Sequence[str], most: int | None = None) -> str:
 
 
 def format_command(*words: object) -> str:
-    """A fedsim command, ready to be pasted into a shell."""
-    return " ".join(format_word(str(word)) for word in ("fedsim", *words))
+    """A fedsim command, ready to be pasted into a shell; no path in it begins like an option."""
+    texts = ("./" * (hasattr(word, "parts") and str(word)[0] == "-") + str(word) for word in words)
+    return " ".join(map(format_word, ("fedsim", *texts)))
 
 
 def format_word(word: str) -> str:
@@ -313,7 +314,7 @@ def _whole(value: float) -> int:
 
 
 def _fixed(value: float, decimals: int) -> str:
-    return f"{_rounded(value, decimals):f}"
+    return f"{_rounded(value, decimals):f}" if value < 1e15 else _significant(min(value, 1e308), 4)
 
 
 def _rounded(value: float, decimals: int) -> Decimal:

@@ -1,8 +1,6 @@
 """The plots of trace bundles: what they show, and nothing that is not in the bundles."""
 
 import dataclasses
-import errno
-import os
 import re
 import resource
 from pathlib import Path
@@ -69,7 +67,7 @@ def test_a_full_disk_is_named(
     path, limits = tmp_path / f"p.{suffix}", resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
     try:
-        with pytest.raises(UserError, match=os.strerror(errno.EFBIG)):
+        with pytest.raises(UserError, match=f"^{path}: the disk is full"):
             write_plot(described[:1], path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

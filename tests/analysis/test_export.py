@@ -1,6 +1,7 @@
 """All exports: killed and timing-only runs, files that exist; CSV and TensorBoard against the tables of the run."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,9 @@ def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
     (tmp_path / "taken").mkdir()
     with pytest.raises(UserError, match="already exists"):
         export(run, "csv", tmp_path / "taken")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match=r"exists\n  choose another path: this is not a regular"):
+        export(run, "perfetto", tmp_path / "pipe")
     with pytest.raises(UserError, match="there is no format 'xlsx'"):
         export(run, "xlsx", tmp_path / "x")
 

@@ -126,6 +126,8 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
         # The largest file is the page, which is written after the run is complete.
         expected = Status.COMPLETE if limit == 20_000 else Status.INTERRUPTED
         assert fedsim.load(path).status is expected
+        with file_size_limit(100), pytest.raises(UserError, match=f"^{path}.*: the disk is full"):
+            fedsim.resume(path)
     resumed = fedsim.resume(path) if begun else fedsim.run(digits(), path)
     assert (path / "report.html").exists()
     for name in ("dispatches.parquet", "metrics.parquet", "model.safetensors"):

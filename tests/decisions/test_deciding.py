@@ -140,7 +140,7 @@ def test_another_question_is_refused(made: Decision) -> None:
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(UserError, match=r"exists and contains other files, but no decide\.json"):
+    with pytest.raises(UserError, match=r"exists, but is not a folder with decide\.json"):
         decided(tmp_path)
 
 

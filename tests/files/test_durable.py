@@ -1,6 +1,7 @@
 import errno
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,19 @@ def test_a_full_disk_is_recognized_however_it_is_reported() -> None:
     error.__cause__ = OSError(errno.EDQUOT, "x")
     assert is_disk_full(error)
     assert not is_disk_full(OSError(errno.EACCES, "no"))
+
+
+@pytest.mark.parametrize("writer", [replacing, replacing_folder, locked])
+def test_what_does_not_fit_is_named_with_what_to_do(
+    writer: Callable[[Path], AbstractContextManager[object]], tmp_path: Path
+) -> None:
+    path = tmp_path / "new"
+    message = f"^{path}: the disk is full.*\n  free space, then repeat the command"
+    with pytest.raises(UserError, match=message), writer(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_no_error_has_the_name_of_a_temporary_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "lost" / "a.txt"):
+        pass
+    assert caught.value.filename == str(tmp_path / "lost" / "a.txt")

@@ -77,7 +77,8 @@ def test_a_link_prepared_under_the_name_of_the_lock_is_not_followed(
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / name).symlink_to(victim)
-    is_refused = pytest.raises(UserError, match=re.escape(f"{folder}/.lock: "))
+    message = re.escape(f"{folder}/.lock: ") + ".*\n  remove the link"
+    is_refused = pytest.raises(UserError, match=message)
     with is_refused if name == ".lock" else contextlib.nullcontext(), locked(folder):
         pass
     assert victim.read_text() == "precious"

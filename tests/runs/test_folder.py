@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
+from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import locked
 from fedsim.runs import RunFolder
 from fedsim.runs.folder import Status
@@ -111,3 +112,21 @@ def test_a_refused_process_leaves_the_lock_of_another(tmp_path: Path) -> None:
         with pytest.raises(UserError, match="another fedsim process"):
             claim(tmp_path / "run")
         assert sorted(path.name for path in (tmp_path / "run").iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("record", "run", "next_step"),
+    [
+        (None, "run", "continue with: fedsim resume"),
+        ("sweep.json", "seed0", "repeat the command"),
+        ("board.json", f"{TEMPORARY_PREFIX}x/0-silos", "repeat the command"),
+    ],
+)
+def test_a_run_without_room_is_continued_as_it_was_begun(
+    tmp_path: Path, record: str | None, run: str, next_step: str
+) -> None:
+    if record is not None:
+        (tmp_path / "all" / record).parent.mkdir()
+        (tmp_path / "all" / record).touch()
+    folder = build_run(tmp_path / "all" / run, clients=5, hours=1, cohort=3).folder
+    assert f"free space, then {next_step}" in str(folder.no_room())

@@ -95,6 +95,7 @@ def test_damage_is_named_with_the_file_and_a_way_out(
         ("metrics", "time_s", math.inf, "outside 0 to"),
         ("clients", "online_fraction", 7.0, "outside 0 to 1"),
         ("metrics", "accuracy", 7.5, "is not 0 to 1"),
+        ("metrics", "class_accuracy_3", 1.7e308, "is not 0 to 1"),
         ("clients", "client_id", 0, "has a value twice"),
         ("clients", "kind", None, "has 0 rows, but run.json has clients: 5"),
         ("clients", "kind", b"\xff\xfe", "Invalid UTF8"),
@@ -118,7 +119,11 @@ def test_values_that_no_run_has_are_refused(
     pq.write_table(data if value is not None else data[:0], path)
     folder = RunFolder(tmp_path / "run")
     files = {**folder.read_info()["files"], path.name: file_sha256(path)}
-    folder.update_info(files=files, clients=5, versions_made=versions)
+    definition = {"higher_is_better": True, "unit": "share"}
+    definitions = dict.fromkeys(("accuracy", "class_accuracy_3"), definition)
+    folder.update_info(
+        files=files, clients=5, versions_made=versions, metric_definitions=definitions
+    )
     with pytest.raises(UserError, match=problem) as caught:
         _ = getattr(load_run(folder.path), table)
     assert caught.value.where == str(path)

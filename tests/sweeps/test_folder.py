@@ -150,7 +150,7 @@ def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture
     (tmp_path / "other").mkdir()
     for name in ("thesis.tex", "scenario.yaml"):
         (tmp_path / "other" / name).write_text("mine")
-        with pytest.raises(UserError, match=r"contains other files, but no sweep\.json"):
+        with pytest.raises(UserError, match=r"not a folder with sweep\.json"):
             fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
         (tmp_path / "other" / name).unlink()
     (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)

@@ -178,6 +178,10 @@ def test_an_edited_manifest_is_noticed_and_one_without_sums_is_not_verifiable(tm
     file.write_text(json.dumps(old | {"name": "other"}))
     assert TraceBundle.read(tmp_path / "b").manifest.name == "other"
     assert compare_files(tmp_path / "b") == (count - 1, [], False)
+    file.write_text(json.dumps(old | {"sha256": {}}))
+    replace_by_pipe(tmp_path / "b" / "availability.parquet")
+    compared, [problem], _ = compare_files(tmp_path / "b")
+    assert (compared, problem.message) == (1, "is not a regular file")
 
 
 def test_a_link_to_a_bundle_stays_a_link_when_the_bundle_is_replaced(tmp_path):

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import pickle
 import random
 from pathlib import Path
@@ -40,6 +41,11 @@ def test_existing_files_are_replaced_only_on_request(tmp_path: Path) -> None:
     assert (caught.value.where, path.read_text()) == (str(path), "mine")
     exporter.write(bundle, path, exporter.Params(), overwrite=True)
     assert path.read_text() == written
+    os.mkfifo(tmp_path / "pipe")
+    for other in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(UserError, match=f"^{other}: ") as caught:
+            exporter.write(bundle, other, exporter.Params(), overwrite=True)
+        assert "--force" not in str(caught.value)
 
 
 S = 1_000_000

@@ -3,7 +3,7 @@
 import pytest
 
 from fedsim.errors import UserErrors
-from fedsim.traces.validation import Finding, require_sound, validate_bundle
+from fedsim.traces.validation import Finding, implausible_rates, require_sound, validate_bundle
 from tests.traces.sound import HOUR, build, sound_tables
 
 WRONG = [
@@ -86,6 +86,12 @@ def test_a_bundle_without_devices_has_one_problem():
 def test_the_sound_bundle_has_no_problem():
     assert validate_bundle(build()) == []
     require_sound(build())
+
+
+def test_a_time_that_is_not_finite_has_no_unit():
+    tables = sound_tables()
+    tables["compute"]["sample_s"] = [float("nan"), float("inf")]
+    assert implausible_rates(build(tables)) is None
 
 
 def test_all_problems_are_reported_and_long_lists_are_cut_with_a_count():
