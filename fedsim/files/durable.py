@@ -24,7 +24,7 @@ _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 FULL = "the disk is full, or a quota or file size limit has been reached"
 # pyarrow and safetensors report the same errors only as text.
-_FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
+_SAID = tuple(os.strerror(code) for code in _FULL)
 
 
 @contextlib.contextmanager
@@ -163,9 +163,7 @@ def _remove(paths: Iterable[Path]) -> None:
 def is_disk_full(error: BaseException) -> bool:
     """Whether an error says that the disk, a quota or a limit on file sizes leaves no room."""
     while True:
-        if getattr(error, "errno", None) in _FULL or any(
-            text in str(error) for text in _FULL_TEXTS
-        ):
+        if getattr(error, "errno", None) in _FULL or any(text in str(error) for text in _SAID):
             return True
         if error.__cause__ is None:
             return False
