@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -245,7 +246,7 @@ def _require_same(there: Run, planned: PlannedRun, sections: dict[str, dict[str,
         if path not in _NO_RESULTS
         and any(each.startswith(f"{path}.") for each in differs)
         # A class from Python lies in the folder of the sweep.
-        and not (str(now).startswith(f"{FOLDER}/") and str(before).endswith(f"/{now}"))
+        and re.sub(rf'"[^"]*/{FOLDER}/', f'"{FOLDER}/', json.dumps(before)) != json.dumps(now)
     ]
     if changes:
         raise UserError(

@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
+from pathlib import Path
 from typing import Any, Literal
 
 from fedsim.errors import printable
@@ -267,7 +268,7 @@ def format_names(names: Sequence[str], most: int | None = None) -> str:
 
 def format_command(*words: object) -> str:
     """A fedsim command, ready to be pasted into a shell; no path in it begins like an option."""
-    texts = ("./" * (hasattr(word, "parts") and str(word)[0] == "-") + str(word) for word in words)
+    texts = ("./" * (isinstance(word, Path) and str(word)[0] == "-") + str(word) for word in words)
     return " ".join(map(format_word, ("fedsim", *texts)))
 
 
@@ -314,7 +315,7 @@ def _whole(value: float) -> int:
 
 
 def _fixed(value: float, decimals: int) -> str:
-    return f"{_rounded(value, decimals):f}" if value < 1e15 else _significant(min(value, 1e308), 4)
+    return f"{_rounded(value, decimals):f}"
 
 
 def _rounded(value: float, decimals: int) -> Decimal:

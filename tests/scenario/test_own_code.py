@@ -169,6 +169,7 @@ def test_a_function_of_a_notebook_is_a_metric(
     assert run.scenario["evaluation"]["metrics"] == [
         {"name": f"{tmp_path}/sweep/python_parts/mean_size.py:mean_size", "times": 2}
     ]
+    assert len(fedsim.sweep(given, tmp_path / "sweep", jobs=1).runs) == 1  # The same run.
 
 
 def test_functions_that_are_no_parts() -> None:
