@@ -189,8 +189,8 @@ def _renaming(text: str) -> tuple[str, str]:
 
 
 def _default(first: Path) -> Path:
-    is_run = (first / "run.json").exists()
-    return (first.parent if is_run else first) / "comparison"
+    is_beside = (first / "run.json").exists() or not first.is_dir()  # A run or a log.
+    return (first.parent if is_beside else first) / "comparison"
 
 
 def _document(comparison: Comparison, page: Path) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError, refused
+from fedsim.files.checksums import require_regular
 from fedsim.files.delimited import repeated
 from fedsim.files.documents import parsed
 from fedsim.files.room import require_room
@@ -279,8 +280,10 @@ class Sources:
             raise UserError("no files to import", where=self.where or None, hint="name a file")
 
     def _folder(self, path: Path) -> Iterator[SourceFile]:
-        for file in sorted(item for item in path.rglob("*") if item.is_file()):
+        for file in sorted(item for item in path.rglob("*") if not item.is_dir()):
             if not _COMPANION.match(file.name):
+                with refused("cannot be read", file):
+                    require_regular(file)
                 yield self._file(file, file.relative_to(path).as_posix())
 
     def _file(self, path: Path, name: str) -> SourceFile:

@@ -303,6 +303,10 @@ def _seconds(time_us: int) -> str:
     return f"{whole}.{rest_us // 1000:03d}" if rest_us % 1000 == 0 else f"{whole}.{rest_us:06d}"
 
 
+_MOST_PACKETS = 50_000_000
+"""Lines of a file of half a gigabyte."""
+
+
 def _mahimahi(bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]) -> Files:
     """A folder with ``NAME.down`` and ``NAME.up``; a series for both directions is written twice.
 
@@ -313,11 +317,16 @@ def _mahimahi(bundle: TraceBundle, path: Path, params: Any, counts: dict[str, in
     for link in links(bundle):
         sent = np.append(0.0, np.cumsum(link.rate_bps * np.diff(link.edges_us) / 1e6))
         length_ms = -(-int(link.edges_us[-1]) // 1000)
-        ends_us = np.minimum(np.arange(1, length_ms + 1) * 1000, link.edges_us[-1])
         # Sums of many rates have rounding errors: a packet that lacks no more than these is complete.
-        packets = np.interp(ends_us, link.edges_us, sent) / PACKET_BITS * (1 + 1e-12) + 1e-6
-        number = np.diff(np.floor(packets), prepend=0).astype(np.int64)
-        packets_ms = np.repeat(np.arange(length_ms), number).tolist()
+        packets = int(sent[-1] / PACKET_BITS * (1 + 1e-12) + 1e-6)
+        if packets > _MOST_PACKETS:
+            raise bundle.error(
+                f"the series '{link.series_id}' carries {packets:.3g} packets",
+                f"Mahimahi has a line for each; at most {_MOST_PACKETS:,} are written",
+            )
+        wanted = (np.arange(1, packets + 1) - 1e-6) / (1 + 1e-12) * PACKET_BITS
+        ends_us = np.interp(wanted, sent, link.edges_us)
+        packets_ms = (np.ceil(ends_us / 1000).astype(np.int64) - 1).tolist()
         if not packets_ms:
             raise bundle.error(
                 f"the series '{link.series_id}' carries less than one packet",

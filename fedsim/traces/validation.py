@@ -119,7 +119,7 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     window_start, window_end = bundle.windows
     window_s = float(np.median(window_end - window_start)) / 1e6
     # A window that was declared says nothing about the unit of the times.
-    span_s = min(window_s, float((start + length).max() - start.min()) / 1e6)
+    span_s = min(window_s, float((start + length).max()) / 1e6 - float(start.min()) / 1e6)
     first_s = float(start.min()) / 1e6
     unit = bundle.manifest.options.get("time_unit")
     brief = unit is not None and span_s < 3 * 3600 and not _are_servers(bundle)

@@ -118,9 +118,10 @@ def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
 def test_logs_do_not_differ_in_a_key_that_no_scenario_has(tmp_path: Path) -> None:
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text("client,start,end,round\na,0,5,0\na,7,12,1\n")
-    result = invoke("compare", tmp_path / "a.csv", tmp_path / "b.csv", "-o", tmp_path / "out")
+    result = invoke("compare", tmp_path / "a.csv", tmp_path / "b.csv")
     assert result.exit_code == 0
     assert "keys that differ" not in result.output
+    assert [*(tmp_path / "comparison").glob("*.html")]
 
 
 MISTAKES = r"""

@@ -71,6 +71,9 @@ def test_rows_do_not_count_twice(tmp_path: Path) -> None:
     (folder / "b.txt").symlink_to("a.txt")
     assert "b.txt: is given twice" in refused("pensieve", folder)
     (folder / "b.txt").unlink()
+    (folder / "b.txt").symlink_to("not_fetched.txt")
+    assert "b.txt: cannot be read: No such file" in refused("pensieve", folder)
+    (folder / "b.txt").unlink()
     (folder / "a.txt.gz").write_bytes(gzip.compress(b"0 1\n1 2\n"))
     assert "a.txt.gz: is given twice" in refused("pensieve", folder)
 

@@ -326,6 +326,28 @@ def test_mahimahi_round_trip_line_for_line(
     assert counts == {"files": 1, "opportunities": len(times), "idle_end_ms": 0}
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 400), st.sampled_from([0, 0.1, 1, 1.2, 7, 600])), min_size=1)
+)
+def test_packets_of_mahimahi_are_those_of_each_millisecond(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, float]]
+) -> None:
+    folder, end, lines = tmp_path_factory.mktemp("m"), 0.0, ["0 0"]
+    bits, expected = np.zeros(0), list[int]()
+    for length_ms, mbps in rows:
+        end += length_ms / 1000
+        lines.append(f"{end:.3f} {mbps}")
+        bits = np.append(bits, np.full(length_ms, mbps * 1e3))
+    sent = np.floor(np.cumsum(bits) / 12_000 + 1e-6).astype(int)
+    expected = np.repeat(np.arange(len(bits)), np.diff(sent, prepend=0)).tolist()
+    (folder / "c").write_text("\n".join(lines) + "\n")
+    bundle = import_("pensieve", folder / "c")
+    if expected:
+        export("mahimahi", bundle, folder / "out")
+        assert (folder / "out" / "c.down").read_text().split() == [*map(str, expected)]
+
+
 def test_mahimahi_export_of_other_rates(tmp_path: Path) -> None:
     # 6 Mbit/s is a packet every 2 ms; then nothing; then 0.1 Mbit/s for 30 ms: not one packet.
     (tmp_path / "w").write_text("0 0\n0.01 6\n0.02 0\n0.05 0.1\n")
@@ -334,6 +356,15 @@ def test_mahimahi_export_of_other_rates(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "w.down").read_text() == "1\n3\n5\n7\n9\n"
     assert (tmp_path / "out" / "w.up").read_bytes() == (tmp_path / "out" / "w.down").read_bytes()
     assert counts == {"files": 2, "opportunities": 10, "idle_end_ms": 80}
+    for rate in (1e-9, 1e6):  # After 115 days without a packet, or with far too many.
+        (tmp_path / "long").write_text(f"0 0\n1e7 {rate}\n10000001 {1 if rate < 1 else rate}\n")
+        bundle = import_("pensieve", tmp_path / "long")
+        if rate < 1:
+            lines = export("mahimahi", bundle, tmp_path / "long_out")["opportunities"]
+            assert lines == int((1e7 * 1e-9 + 1) * 1e6 / 12000)
+        else:
+            with pytest.raises(UserError, match=r"'long' carries 8\.33e\+14 packets"):
+                export("mahimahi", bundle, tmp_path / "out3")
     (tmp_path / "slow").write_text("0 0\n1 0.001\n")
     with pytest.raises(UserError, match="less than one packet"):
         export("mahimahi", import_("pensieve", tmp_path / "slow"), tmp_path / "out2")

@@ -27,7 +27,7 @@ _GAP = 30
 _ROLES = ("time", "down", "up", "device", "direction")
 _WAYS = dict.fromkeys(("down", "dl", "download", "downlink", "rx", "in"), 0)
 _WAYS |= dict.fromkeys(("up", "ul", "upload", "uplink", "tx", "out"), 1)
-_WRAPS = (2.0**32, 2.0**64)
+_WRAP = 2.0**32
 
 
 class Throughput(LinkImporter):
@@ -63,7 +63,7 @@ class Throughput(LinkImporter):
         ``MB`` mean amounts."""
         kind: Literal["amount", "counter"] = "amount"
         """Whether an amount is what arrived since the previous row, or a counter that only grows; at its resets, the
-        rate is unknown, and a counter of 32 or 64 bits may wrap."""
+        rate is unknown, and a counter of 32 bits may wrap."""
         max_gap: Duration | None = Field(None, gt=0)
         """Longest interval that a rate stands for; by default 30 times the median interval. Longer ones are cut out."""
 
@@ -231,8 +231,11 @@ def _rates(
     if is_counter:
         if unit in RATES:
             raise source.error(f"{unit} is no amount, as counters have", "write, for example, B")
-        if (values > _WRAPS[-1]).any():
-            raise source.error("a counter is above 64 bits", "correct it, or remove its row")
+        if (values > 2**53).any():
+            raise source.error(
+                "a counter is above 2^53, where digits are lost",
+                "correct it, or subtract its first value",
+            )
         # Over an empty cell, a counter grows on.
         heads = run_starts(link)
         kept = ~np.isnan(values) | heads | np.roll(heads, -1)
@@ -272,10 +275,7 @@ def _grown(before: Floats, after: Floats, counts: dict[str, int]) -> Floats:
     """How much a counter has grown in each interval; NaN at its resets. A wrap is a fall from the top of its range."""
     grown = after - before
     fell = grown < 0
-    for size in _WRAPS:
-        wraps = fell & (before > 0.9 * size) & (before < size) & (after < 0.1 * size)
-        grown = np.where(wraps, grown + size, grown)
-        counts["counter_wraps"] += int(np.count_nonzero(wraps))
-        fell &= ~wraps
-    counts["counter_resets"] += int(np.count_nonzero(fell))
-    return np.where(fell, np.nan, grown)
+    wraps = fell & (before > 0.9 * _WRAP) & (before < _WRAP) & (after < 0.1 * _WRAP)
+    counts["counter_wraps"] += int(np.count_nonzero(wraps))
+    counts["counter_resets"] += int(np.count_nonzero(fell & ~wraps))
+    return np.where(wraps, grown + _WRAP, np.where(fell, np.nan, grown))

@@ -1435,12 +1435,12 @@ KINDS: dict[str, tuple[Any, ...]] = {
         lambda bundle: (pieces(bundle), counted(bundle)),
         ([(0, 600, 3e6 * 8 / 600 / 1e6), (600, 300, 0)], {}),
     ),
-    "a counter that no 64 bits hold": (
+    "a counter beyond exact numbers": (
         "throughput",
-        "t,in\n0,99999999999999999999\n300,5\n",
+        "t,in\n0,9223372036854770000\n300,9223372036854771000\n",
         OCTETS,
         refused,
-        ("a counter is above 64 bits", "correct it"),
+        ("a counter is above 2^53, where digits are lost", "correct it"),
     ),
     "a counter of a rate": (
         "throughput",
