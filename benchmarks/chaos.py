@@ -479,6 +479,7 @@ def damages(chaos: Chaos) -> list[Damage]:
         for file in files(folder)
         for way in ("flip", "truncate", "delete")
         for act in read_by(name, file)
+        if (file.name, way) != ("facts.json", "delete")  # It is measured again.
     ]
     chaos.random.shuffle(damages)
     return damages
