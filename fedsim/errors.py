@@ -8,6 +8,8 @@ one would not expect. Any other error is a defect of fedsim; the exit code is 1.
 from __future__ import annotations
 
 import difflib
+import errno
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -194,7 +196,10 @@ def refused(
     except (UserError, KeyboardInterrupt):
         raise
     except kinds as error:
-        raise UserError(f"{what}: {reason(error)}", where=where, hint=hint) from error
+        text = f"{what}: {reason(error)}"
+        if os.strerror(errno.EAGAIN) in text:  # Arrow reads in threads.
+            hint = MORE_THREADS
+        raise UserError(text, where=where, hint=hint) from error
 
 
 def without_numbers(message: str) -> str:

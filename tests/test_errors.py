@@ -1,5 +1,7 @@
 """Messages of errors: their parts, several at once, and the known word that was meant."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,9 @@ def test_a_heading_is_shown_with_the_first_line_below_it() -> None:
         reason(ValueError("Invalid file:\n  - no section\n- no name")) == "Invalid file: no section"
     )
     assert reason(ValueError("is wrong\nat: x")) == "is wrong"
+
+
+def test_too_few_threads_are_no_fault_of_the_file() -> None:
+    said = pytest.raises(UserError, match=r"unavailable\n  raise the limit.* ulimit -u")
+    with said, refused("cannot be read", "a.parquet", "copy it", Exception):
+        raise OSError(f"Failed to launch worker thread: {os.strerror(errno.EAGAIN)}")

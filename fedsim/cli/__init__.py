@@ -284,8 +284,8 @@ def _by_system(error: BaseException) -> UserError | None:
         return UserError(str(error.strerror), where=error.filename)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
         return UserError("the working folder no longer exists")
-    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
-        return UserError(str(error), hint=MORE_THREADS)
+    if str(error) == "can't start new thread" or isinstance(error, BlockingIOError):
+        return UserError(getattr(error, "strerror", str(error)), hint=MORE_THREADS)
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
         return UserError(f"{error}: the link leads to itself")  # Of Path.resolve.
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:

@@ -3,6 +3,7 @@ and checks it before its first event."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -43,6 +44,22 @@ if TYPE_CHECKING:
     import torch
 
 
+def unknown_metrics(
+    names: Iterable[str],
+    scenario: Scenario,
+    where: str = "stop.target.{}",
+    also: Collection[str] = (),
+) -> Iterator[UserError]:
+    """One error per name of a target that no task measures and that is none of ``also``; no data set is read."""
+    if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
+        known = sorted({*known_columns(scenario.evaluation), *also})
+        for name in names:
+            if name not in known:
+                hint = nearest_or_all(name, known, f"there are: {', '.join(known)}")
+                message = f"there is no metric '{name}' to stop at"
+                yield UserError(message, where=where.format(name), hint=hint)
+
+
 def build(
     loaded: LoadedScenario,
     shared: Shared | None = None,
@@ -65,18 +82,7 @@ def build(
     if threads is not None and training.threads is None:
         training = training.model_copy(update={"threads": threads})
     with further_checks(), loaded.locating_errors():
-        if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
-            # Before the data set is read, which may have to be downloaded.
-            known = known_columns(scenario.evaluation)
-            raise_all(
-                UserError(
-                    f"there is no metric '{name}' to stop at",
-                    where=f"stop.target.{name}",
-                    hint=nearest_or_all(name, known, f"there are: {', '.join(sorted(known))}"),
-                )
-                for name in target
-                if name not in known
-            )
+        raise_all(unknown_metrics(target, scenario))
         task = build_task(loaded, shared)
         learns = task.learns and not timing_only
         _check_learning(scenario, task, learns)

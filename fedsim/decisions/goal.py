@@ -12,7 +12,8 @@ import pandas as pd
 
 from fedsim.analysis.comparison.targets import THROUGHPUT, Target, metric_text, parse_metric
 from fedsim.analysis.steady import throughput
-from fedsim.errors import UserError, argument_error, nearest_or_all
+from fedsim.composition.build import unknown_metrics
+from fedsim.errors import UserError, argument_error, nearest_or_all, raise_all
 from fedsim.runs.run import Run
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
@@ -178,6 +179,7 @@ class Goal:
                 names = ", ".join(f"{name}=50" for name in COUNTS)
                 hint = nearest_or_all(self.target.metric, COUNTS, f"choose one of {names}")
                 raise UserError(message, where="the target", hint=hint)
+            raise_all(unknown_metrics([self.target.metric], loaded.scenario, "the target", COUNTS))
             stop["target"] = {self.target.metric: self.target.value}
         return loaded.changed(
             [Override(f"stop.{key}", value, "the target") for key, value in stop.items()]

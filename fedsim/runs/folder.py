@@ -229,6 +229,8 @@ class RunFolder:
     def _require_intact_info(self) -> None:
         """Refuse the files of a run whose ``run.json`` has been lost."""
         if sum(path.exists() for path in (*self._results, *self._streams)) > 2:
+            with contextlib.suppress(FileNotFoundError):
+                RUN.read(self.path)
             raise RUN.damaged(self.info, "is missing or damaged, but the folder has files of a run")
 
     def no_room(self) -> UserError:

@@ -15,7 +15,7 @@ from click.testing import Result
 
 import fedsim
 from fedsim.cli import cli
-from fedsim.errors import InvariantViolation, UserError, UserErrors
+from fedsim.errors import MORE_THREADS, InvariantViolation, UserError, UserErrors
 from tests.cli.invoking import assert_refused, invoke
 from tests.lines import rows
 
@@ -67,6 +67,7 @@ def test_version() -> None:
             143,
             "stopped by SIGTERM\n",
         ),
+        (BlockingIOError(11, "no process"), 2, f"error: no process\n  {MORE_THREADS}\n"),
         (MemoryError(), 2, f"error: out of memory: MemoryError\n  {MORE_MEMORY}\n"),
         (
             ValueError("Maximum allowed dimension exceeded"),

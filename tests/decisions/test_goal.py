@@ -10,7 +10,7 @@ from fedsim.composition.run import execute
 from fedsim.decisions.goal import Goal, Limit, parse_objectives
 from fedsim.errors import UserError
 from fedsim.runs.run import Run
-from fedsim.scenario.loading import load_scenario_dict
+from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.composition.worlds import quadratic, timed
 
 
@@ -88,3 +88,5 @@ def test_other_goals_are_refused() -> None:
         parse_objectives(["time", "enery"])
     with pytest.raises(UserError, match="did you mean 'rounds'"):
         Goal(Target("round", 3)).applied(load_scenario_dict(timed(), "."))
+    with pytest.raises(UserError, match=r"no metric 'ruonds'.*\n.*did you mean 'rounds'"):
+        Goal(Target("ruonds", 3)).applied(load_scenario("quickstart"))

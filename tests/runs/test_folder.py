@@ -1,6 +1,8 @@
 """A folder is claimed for a run without loss of what it holds."""
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,6 +69,22 @@ def test_a_run_in_progress_is_to_be_followed(tmp_path: Path) -> None:
     with locked(tmp_path / "run"), pytest.raises(UserError) as refusal:
         claim(tmp_path / "run")
     assert "in progress; to watch it: fedsim watch " in str(refusal.value.hint)
+
+
+def test_a_record_that_may_not_be_read_is_not_called_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_run(tmp_path / "run", hours=1)
+    read = Path.read_text
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> str:
+        if path.name == "run.json":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return read(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(UserError, match=r"run\.json: cannot be read: Permission denied"):
+        claim(tmp_path / "run", overwrite=True)
 
 
 def test_folder_that_is_no_run_is_never_overwritten(tmp_path: Path) -> None:

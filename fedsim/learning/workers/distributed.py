@@ -188,13 +188,14 @@ class Ranks:
             here: :meth:`Station.describe` of this rank.
         """
         for there in self.values(dict(here)):
+            known = there if isinstance(there, dict) else {}  # Of a rank that does something else.
             for name in here:
-                if name != "threads" and there.get(name) != here[name]:
+                if name != "threads" and known.get(name) != here[name]:
                     raise UserError(
-                        f"a process of the run would give different results: {name} is {there.get(name)} there and "
+                        f"a process of the run would give different results: {name} is {known.get(name)} there and "
                         f"{here[name]} here",
                         where=_WHERE,
-                        hint="use machines of one kind, with the same versions of libraries",
+                        hint="use the same command, machines of one kind, and the same versions of libraries",
                     )
 
     def require_equal(self, checksum: Callable[[], int]) -> None:

@@ -54,6 +54,9 @@ def test_a_rank_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(ranks, "values", lambda value: [value, other])
     with pytest.raises(UserError, match=r"torch is 1\.0 there"):
         learner.start()
+    monkeypatch.setattr(ranks, "values", lambda value: [value, None])  # It does not train.
+    with pytest.raises(UserError, match=r"device is None there(.|\n)*the same command"):
+        learner.start()
     learner.stop()
 
 
