@@ -146,6 +146,8 @@ def _perform(
                     continue
                 running[future] = waiting.popleft(), pool
             done = wait(running, _LOOK_S, FIRST_COMPLETED).done
+            if len(_heard(running)) < len(running):
+                raise RuntimeError("can't start new thread")
             if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
                 # What ends one process, such as a limit of their memory, may end others at the same time.
                 done |= wait(running, _LOOK_S).done
@@ -167,7 +169,7 @@ def _perform(
         # Runs in progress record that they were interrupted.
         shares.stop.value = _SAVE if running else _GO_ON
         ended_at = None
-        while wait(running, _LOOK_S).not_done:
+        while wait(_heard(running), _LOOK_S).not_done:
             if period.urgent and ended_at is None:
                 shares.stop.value, ended_at = _END, time.monotonic()
             elif ended_at is not None and time.monotonic() - ended_at > _END_S:
@@ -175,8 +177,20 @@ def _perform(
                 for process in set(multiprocessing.active_children()) - others:
                     process.kill()
         for pool in pools:
-            pool.shutdown()
+            with contextlib.suppress(RuntimeError):  # Its thread could not be started.
+                pool.shutdown()
+        for process in set(multiprocessing.active_children()) - others:
+            process.kill()
     return lost
+
+
+def _heard(running: Mapping[_Future, tuple[Task, ProcessPoolExecutor]]) -> list[_Future]:
+    """Those that are done, or of pools whose thread is there to hear of their end: without new threads, it dies."""
+    return [
+        future
+        for future, (_, pool) in running.items()
+        if vars(pool)["_executor_manager_thread"].is_alive() or future.done()
+    ]
 
 
 @contextlib.contextmanager

@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -233,6 +235,18 @@ def test_the_process_that_forks_the_others_may_die(
     deaths += [ConnectionResetError] * 99
     with pytest.raises(RuntimeError, match="ended before they started a run"):
         fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "b", jobs=2)
+
+
+def test_a_pool_whose_thread_could_not_be_started_ends_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def submit(pool: Any, *_: Any) -> Future[None]:
+        pool._executor_manager_thread = threading.Thread()
+        return Future()
+
+    monkeypatch.setattr(local.ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "sweep", jobs=2)
 
 
 def test_processes_have_the_environment_of_the_sweep(
