@@ -176,7 +176,7 @@ class Commands(Suggesting):
                 show([UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)])
             return EXIT_USER
         except (click.Abort, KeyboardInterrupt) as error:
-            # Click turns a KeyboardInterrupt, which Stopped is, into an Abort, and the end of another process, too.
+            # Click turns KeyboardInterrupt (and so Stopped) and EOFError, which a lost process causes, into Abort.
             cause = error.__cause__ or error
             if isinstance(cause, EOFError):
                 return self._failed(cause, show)

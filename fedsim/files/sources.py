@@ -305,9 +305,9 @@ class Sources:
             with zipfile.ZipFile(path) as archive:
                 if twice := repeated(archive.namelist()):
                     raise UserError(f"contains '{twice}' twice", where=path, hint=hint)
-                # Of two archives in one file, or if its end is lost and it contains another one, only that is seen.
+                # Of joined archives, only the last is read, and of a cut one, an archive that it contains.
                 if min((one.header_offset for one in archive.infolist()), default=0):
-                    message = "begins with something else than the files that it lists"
+                    message = "does not begin with the files that it lists"
                     raise UserError(message, where=path, hint=hint)
                 for name in sorted(archive.namelist()):
                     if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):

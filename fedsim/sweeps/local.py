@@ -185,7 +185,7 @@ def _perform(
 
 
 def _heard(running: Mapping[_Future, tuple[Task, ProcessPoolExecutor]]) -> list[_Future]:
-    """Those that are done, or of pools whose thread is there to hear of their end: without new threads, it dies."""
+    """The futures that are done or may still be: the own thread of a pool dies if it cannot start another one."""
     return [
         future
         for future, (_, pool) in running.items()

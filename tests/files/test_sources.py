@@ -88,7 +88,7 @@ def test_archives_in_one_file_are_not_taken_for_the_last(tmp_path: Path) -> None
     one, two = ((tmp_path / name).read_bytes() for name in ("a.zip", "b.zip"))
     for content in (one[:-30], one + two):
         (tmp_path / "c.zip").write_bytes(content)
-        assert "c.zip: begins with something else" in refused("pensieve", tmp_path / "c.zip")
+        assert "c.zip: does not begin with the files" in refused("pensieve", tmp_path / "c.zip")
 
 
 @pytest.mark.parametrize(("at", "value"), [(6, 1), (8, 9)])  # A password, Windows' Deflate64.
