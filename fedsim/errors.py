@@ -186,6 +186,11 @@ def reason(error: BaseException) -> str:
     return kind + line if text else type(error).__name__
 
 
+def lacks_threads(text: str) -> bool:
+    """Whether the text of an error says that no thread could be started: Arrow reads in threads."""
+    return os.strerror(errno.EAGAIN) in text
+
+
 @contextmanager
 def refused(
     what: str, where: object = None, hint: str | None = None, kinds: Kinds = OSError
@@ -197,7 +202,7 @@ def refused(
         raise
     except kinds as error:
         text = f"{what}: {reason(error)}"
-        if os.strerror(errno.EAGAIN) in text:  # Arrow reads in threads.
+        if lacks_threads(text):
             hint = MORE_THREADS
         raise UserError(text, where=where, hint=hint) from error
 

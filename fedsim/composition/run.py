@@ -404,12 +404,13 @@ class Execution:
         """Write the remaining files of a finished run, check its consistency, and return it."""
         world, folder = self.world, self.folder
         run = Run(folder, world.loaded.resolved())
+        folder.require_in_place()
+        run.written(self.writer.finish())
         population, end_ns = world.population, self._simulation.server.now_ns
         simulated_s = end_ns / NS_PER_S
         client_metrics = self._learner.client_metrics() if self._learner is not None else None
-        # A run may continue after its last event, so its end is not in the tables. Another folder is refused first.
+        # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
-        run.written(self.writer.finish())
         if self.live is not None:
             self.live.finish(recorded(population)["columns"])
         write_population(run, population, world.task.samples, end_ns, client_metrics, world.names())
@@ -546,7 +547,7 @@ class Execution:
                 "share": progress.share,
                 "wall": self._wall(),
             }
-            self.folder.update_info()  # Another folder in its place gets no checkpoint.
+            self.folder.require_in_place()
             self._checkpoints.save(tensors, {**state, **reached})
             self._checkpointed_at = self._rested_at = time.monotonic()
             self._checkpoint_s = self._checkpointed_at - now

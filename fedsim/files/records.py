@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, with_config
 
-from fedsim.errors import MORE_THREADS, Unreadable, UserError, printable, reason
+from fedsim.errors import MORE_THREADS, Unreadable, UserError, lacks_threads, printable, reason
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.files.documents import json_text, parsed
 from fedsim.files.durable import replacing, write_text
@@ -159,7 +159,7 @@ class Record:
 
     def _unreadable(self, path: Path, error: Exception) -> UserError:
         text = f"cannot be read: {reason(error)}"
-        if os.strerror(errno.EAGAIN) in text:  # Arrow reads in threads.
+        if lacks_threads(text):
             return Unreadable(text, where=path, hint=MORE_THREADS)
         if getattr(error, "errno", None) in _NOT_OF_THE_FILE:
             return Unreadable(text, where=path)

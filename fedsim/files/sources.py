@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError, refused
-from fedsim.files.checksums import require_regular
+from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.delimited import repeated
 from fedsim.files.documents import parsed
 from fedsim.files.room import require_room
@@ -132,9 +132,9 @@ class SourceFile:
 
     def sha256(self) -> str:
         """The checksum of the content."""
-        content = self.content
-        with content.open("rb") if isinstance(content, Path) else io.BytesIO(content) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        if isinstance(self.content, Path):
+            return file_sha256(self.content)
+        return hashlib.sha256(self.content).hexdigest()
 
     def head(self, size: int) -> bytes:
         """The first bytes of the content."""
@@ -249,10 +249,7 @@ class Sources:
         """Names of the files with their SHA-256, for the ``source`` of a manifest."""
         parts = []
         for path in self.paths:
-            digest = ""
-            if path.is_file():
-                with path.open("rb") as file:
-                    digest = f" (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()})"
+            digest = f" (sha256 {file_sha256(path)})" if path.is_file() else ""
             parts.append(path.name + digest)
         return ", ".join(parts)
 

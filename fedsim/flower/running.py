@@ -246,13 +246,14 @@ def execute(
                 raise
             recording.flush()
             exchange.finish()
+            folder.require_in_place()
+            write_messages()
             finished = Run(folder)
+            finished.written(writer.finish())
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
             simulated_s = exchange.now_ns / NS_PER_S
             finished.info = folder.update_info(simulated_s=simulated_s)
-            write_messages()
-            finished.written(writer.finish())
             write_population(finished, population, samples, exchange.now_ns, names=names)
         if model := recording.model():
             save_model(folder.model, model, {})

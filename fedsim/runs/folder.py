@@ -381,11 +381,15 @@ class RunFolder:
                 else hint,
             ) from None
 
-    def update_info(self, **changes: Any) -> dict[str, Any]:
-        """Change entries of ``run.json``; returns its new content. Another folder in its place is refused."""
+    def require_in_place(self) -> None:
+        """Refuse another folder in the place of the one that this process has claimed."""
         if self._held is not None and not os.path.samestat(self._held, os.stat(self.path)):
             message = "another folder is in the place of this run's, which was moved or removed"
             raise UserError(message, where=self.given, hint="resume the run where its folder is")
+
+    def update_info(self, **changes: Any) -> dict[str, Any]:
+        """Change entries of ``run.json``; returns its new content."""
+        self.require_in_place()
         RUN.write(self.path, {**(self.read_info() if RUN.is_in(self.path) else {}), **changes})
         return self.read_info()
 

@@ -155,7 +155,7 @@ def record(
     for run, scenario in zip(settled, digests, strict=True):
         folder = RunFolder(path / run.name)
         if folder.has_begun:
-            _require_same(Run(folder), run, sections)
+            _require_same(Run(folder), run, scenario, sections)
         was_timing_only = folder.has_begun and bool(folder.read_info().get("timing_only"))
         learns = run.loaded.scenario.task.type.learns
         if folder.has_begun and learns and was_timing_only != timing_only:
@@ -234,8 +234,10 @@ def digest_of(run: Run, sections: dict[str, dict[str, Any]]) -> str:
     return text_sha256(text(run.scenario))
 
 
-def _require_same(there: Run, planned: PlannedRun, sections: dict[str, dict[str, Any]]) -> None:
-    if digest_of(there, sections) == text_sha256(text(planned.resolved())):
+def _require_same(
+    there: Run, planned: PlannedRun, digest: str, sections: dict[str, dict[str, Any]]
+) -> None:
+    if digest_of(there, sections) == digest:
         return  # The digest in the record may be wrong.
     # Keys that did not exist when the run was made have their present defaults.
     filled = load_scenario(there.folder.scenario, user_code="describe").resolved()
@@ -321,7 +323,7 @@ def write_index(
             complete[run.name] = info["files"][folder.scenario.name]
             try:
                 if complete[run.name] != known.get(run.name):
-                    _require_same(Run(folder), run, sections)
+                    _require_same(Run(folder), run, text_sha256(text(run.resolved())), sections)
             except UserError as problem:  # Somebody has put it there since the sweep began.
                 status, info = Status.FAILED, {"error": str(problem)}
                 complete[run.name] = known.get(run.name, text_sha256(run.loaded.resolved_yaml()))

@@ -121,7 +121,6 @@ def _perform(
 
     There is an executor for each process, because an executor ends all of its processes when one of them dies.
     """
-    others = set(multiprocessing.active_children())
     waiting, lost, pools = deque(tasks), list[Task](), list[ProcessPoolExecutor]()
     idle, running = list[ProcessPoolExecutor](), dict[_Future, tuple[Task, ProcessPoolExecutor]]()
     died = 0
@@ -174,14 +173,20 @@ def _perform(
                 shares.stop.value, ended_at = _END, time.monotonic()
             elif ended_at is not None and time.monotonic() - ended_at > _END_S:
                 # Code that never returns to Python, such as a regular expression, lets no other thread end the process.
-                for process in set(multiprocessing.active_children()) - others:
+                for process in _processes(pools):
                     process.kill()
+        started = _processes(pools)
         for pool in pools:
             with contextlib.suppress(RuntimeError):  # Its thread could not be started.
                 pool.shutdown()
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
+        for process in started:
+            process.kill()  # That of a pool whose thread is dead waits for work.
     return lost
+
+
+def _processes(pools: Sequence[ProcessPoolExecutor]) -> list[Any]:
+    """The processes of pools that have not been shut down."""
+    return [process for pool in pools for process in dict(vars(pool)["_processes"]).values()]
 
 
 def _heard(running: Mapping[_Future, tuple[Task, ProcessPoolExecutor]]) -> list[_Future]:

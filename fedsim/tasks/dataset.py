@@ -27,8 +27,10 @@ _NO_NAMES = ("NA", "N/A", "n/a", "#N/A")
 """What programs write for an unknown value, and what may be a name, such as that of Namibia."""
 
 
-def _whole(name: str) -> str:
-    return re.sub(r"(?<=\d)\.0*$", "", name)
+def _short(name: str) -> str | None:
+    """A whole number that is written with decimals, without them; None for any other name."""
+    number = re.fullmatch(r"(.*\d)\.0*", name, re.DOTALL)
+    return number and number[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,9 +129,7 @@ class Dataset:
             message = f"class 0 of data set {self.name} has no samples"
             doubts.append(UserError(message, where=where, hint=hint))
         for what, names in {"class": {*self.class_names}, "group": {*self.group_names}}.items():
-            if odd := [
-                name for name in names if name in _NO_NAMES or _whole(name) in names - {name}
-            ]:
+            if odd := [name for name in names if name in _NO_NAMES or _short(name) in names]:
                 message = f"data set {self.name} has a {what} '{min(odd)}'"
                 hint = "if it means unknown, leave its samples out; if it is a number, write it in one form"
                 doubts.append(UserError(message, where=where, hint=hint))
