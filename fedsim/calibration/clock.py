@@ -17,6 +17,8 @@ _FIRST_S, _LAST_S = 365 * 86_400.0, 4_070_908_800.0
 """1971 and 2099: earlier and later dates stand for an instant that never came."""
 _RESOLUTIONS_US = (60_000_000, 1_000_000, 100_000, 10_000, 1000)
 """Resolutions of clocks in microseconds that lengthen or shorten spans noticeably."""
+_MOST_DAYS = 31
+"""Most days that a log lasts whose instants are suspected to be days of a spreadsheet."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,13 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
         if far:
             never_came = f"stand for what never happened ({format_counted(far, 'cell')})"
             flags.append(f"Dates before 1971 and after 2098 {never_came}.")
+    every = np.concatenate(list(seconds.values()))
+    if cells.are_days(every) and np.nanmax(every) - np.nanmin(every) < _MOST_DAYS:
+        columns = format_names(list(column.values()))
+        flags.append(
+            f"The numbers of {columns} are read as seconds, but may be days of a spreadsheet: if so, write timestamps,"
+            " such as 2026-01-31T12:00:00Z."
+        )
     sizes_us = list(_RESOLUTIONS_US)
     for each in seconds.values():
         us = (each[np.abs(each) < _LAST_S] * 1e6).round().astype(np.int64)

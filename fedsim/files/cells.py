@@ -587,3 +587,9 @@ def recent_unit(numbers: Floats) -> str | None:
     known = np.abs(numbers[np.isfinite(numbers)])
     middle = float(np.median(known)) if len(known) else 0.0
     return next((unit for unit, size in UNIX_UNITS.items() if _is_recent(middle * size)), None)
+
+
+def are_days(numbers: Floats) -> bool:
+    """Whether most numbers are days of a spreadsheet between 2000 and 2099, with times of day."""
+    days = numbers[(numbers > 36_526) & (numbers < 73_050)]
+    return bool(2 * np.count_nonzero(days % 1) > np.count_nonzero(np.isfinite(numbers)))

@@ -162,3 +162,19 @@ def test_one_dispatch_per_client_shows_no_spread(tmp_path: Path) -> None:
     printed = CliRunner().invoke(cli, arguments).output
     assert "exact" not in printed
     assert printed.count("error unknown") == 3
+
+
+@pytest.mark.parametrize(
+    ("convert", "doubted"),
+    [
+        (lambda s: 45_950.51 + s / 86_400, True),
+        (lambda s: 45_950.51 + s, False),
+        (lambda s: s.round() + 45_950, False),
+    ],
+    ids=["days", "seconds since the machine started", "whole seconds"],
+)
+def test_days_of_a_spreadsheet_are_doubted(
+    convert: Callable[[pd.Series], pd.Series], doubted: bool, tmp_path: Path
+) -> None:
+    result = calibrated(tmp_path, timed(convert))
+    assert any("may be days of a spreadsheet" in flag for flag in result.flags) == doubted

@@ -413,9 +413,7 @@ class _Log:
         if names := columns.get("time_unit"):
             some = cells.numbers(frame.columns(names[0])[0])[0]
             fit = cells.recent_unit(some)
-            # From 2000 to 2099; most are not at midnight.
-            days = some[(some > 36_526) & (some < 73_050)]
-            if fit is None and 2 * np.count_nonzero(days % 1) > len(some):
+            if fit is None and cells.are_days(some):
                 fit = "excel"
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
         require_units(frame, self.params, columns, examples)
