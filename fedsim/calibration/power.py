@@ -15,7 +15,12 @@ from fedsim.files import cells
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.lines import as_table
 from fedsim.files.sources import Sources
-from fedsim.vocabulary.formatting import format_counted, format_names
+from fedsim.vocabulary.formatting import (
+    format_counted,
+    format_interval,
+    format_names,
+    format_number,
+)
 
 _MILLIWATTS = ("power_mw", "power_draw_mw", "milliwatts")
 _NAMES = {
@@ -29,8 +34,8 @@ _NAMES = {
 _J_PER_KWH = 3.6e6
 _PHASES = ("download_w", "compute_w", "upload_w", "idle_w")
 _ROUNDING_S = 1e-6
-_MOST_W = 2000.0
-"""Median reading of a part of a device above which watts are doubted."""
+_MOST_W, _MOST_RATIO = 2000.0, 500.0
+"""Power of a part of a device, and ratio of two readings, above which watts are doubted."""
 _HIGHEST_W = 1e9
 
 
@@ -122,9 +127,12 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
         flags.append(
             f"Phases shorter than the time between power readings: {format_names(blurred)} may hold those beside them."
         )
-    if (middle := readings["w"].median()) > _MOST_W:
+    low, high = readings.loc[readings["w"] > 0, "w"].quantile([0.05, 0.95])
+    if high > min(_MOST_W, _MOST_RATIO * low):
+        between = format_interval(low, high, format_number)
         flags.append(
-            f"The median power reading is {middle:,.0f} W: if it is in mW, call the column power_mw."
+            f"90% of the power readings are {between} W: if they are in mW, call the column power_mw; if only some are,"
+            " convert these."
         )
     if "idle_w" not in watts:
         flags.append("No power reading lies between dispatches: the watts include those of idling.")

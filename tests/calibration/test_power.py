@@ -110,19 +110,26 @@ def test_power_of_each_phase(
     assert any("read as UTC" in flag for flag in result.flags)
 
 
-@pytest.mark.parametrize(("name", "factor"), [("power_mW", 1.0), ("power", 1000.0)])
-def test_milliwatts_by_name_or_doubted(name: str, factor: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "share", "doubted"),
+    [("power_mW", 1.0, False), ("power", 1.0, True), ("power_mW", 0.8, True), ("power", 0.2, True)],
+)
+def test_milliwatts_by_name_or_doubted(
+    name: str, share: float, doubted: bool, tmp_path: Path
+) -> None:
+    """Of the readings, a share is in mW, the rest in W."""
     LOG.to_csv(tmp_path / "log.csv", index=False)
     for client in WATTS:
         readings = _readings(client).drop(columns="index")
-        readings["power"] *= 1000
+        readings.loc[: int(share * len(readings)), "power"] *= 1000
         readings.rename(columns={"power": name}).to_csv(tmp_path / f"{client}.csv", index=False)
     watts, flags = read_power(
         [tmp_path / f"{client}.csv" for client in WATTS], read_log(tmp_path / "log.csv")
     )
-    right = np.mean([idle for idle, *_ in WATTS.values()])
-    assert watts["idle_w"] == pytest.approx(right * factor, rel=0.02)
-    assert any("call the column power_mw" in flag for flag in flags) == (factor > 1)
+    if share == 1:
+        right = np.mean([idle for idle, *_ in WATTS.values()])
+        assert watts["idle_w"] == pytest.approx(right * (1000 if doubted else 1), rel=0.02)
+    assert any("call the column power_mw" in flag for flag in flags) == doubted
 
 
 @pytest.mark.parametrize("form", ["time of the reading", "duration", "instants"])
