@@ -220,6 +220,18 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
             f"Round {back.iloc[0]:.0f} begins again {format_duration(log['start_s'][back.index[0]])} after the first"
             " dispatch: the log seems to contain several runs, whose rounds are mixed. Split it."
         )
+    in_time = log["outcome"] != Outcome.LATE.label
+    rounds = log.loc[in_time, ["round", "start_s", "end_s"]].groupby("round")
+    begin_s, over_s = rounds["start_s"].min(), rounds["end_s"].max().cummax()
+    skipped = np.diff(begin_s.index) - 1
+    # Of an asynchronous server, nobody may have been sent a version while others were at work.
+    skipped *= ~(begin_s.to_numpy()[1:] < over_s.to_numpy()[:-1]) & (not is_run)
+    if (gaps := np.flatnonzero(skipped)).size:
+        flags.append(
+            f"The log lacks {format_counted(int(skipped.sum()), 'round')}, the first one after round"
+            f" {begin_s.index[gaps[0]]:.0f}: the time of the rounds before and after them includes theirs. Add their"
+            " rows, or number the rounds without gaps if there were no others."
+        )
     # What Arrow has freed only now.
     pa.default_memory_pool().release_unused()
     return Log(log, column["client"], origin_s, clock, tuple(flags))

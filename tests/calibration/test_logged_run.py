@@ -66,6 +66,17 @@ def test_an_excerpt_of_a_log_is_compared(tmp_path: Path) -> None:
     assert fedsim.compare([tmp_path / "real.csv"]).facts[0].figures["rounds"] == 3
 
 
+def test_missing_rounds_are_a_caution(tmp_path: Path) -> None:
+    """Versions that nobody was sent while updates were under way are not missing."""
+    lacking = ROUNDS.replace(",3,10", ",5,10").replace("b,145,,", "b,145,160,")
+    (tmp_path / "real.csv").write_text(lacking)
+    caution = cautions(fedsim.compare(tmp_path / "real.csv"))[0]
+    assert "The log lacks 2 rounds, the first one after round 2" in caution
+    for text in (ROUNDS, lacking.replace("b,122,140", "b,122,150")):
+        (tmp_path / "real.csv").write_text(text)
+        assert "lacks" not in str(cautions(fedsim.compare(tmp_path / "real.csv")))
+
+
 def test_doubts_about_a_log_are_cautions(tmp_path: Path) -> None:
     """Times in milliseconds, and two runs in one log."""
     columns = "client,start,end,round,steps,bytes_down,bytes_up"
