@@ -31,6 +31,8 @@ SERVER = "server"
 _MOST_NODES = 100_000
 _MOST_LINKS = 500_000
 ROLE = "role"
+_CALLED = {CAPACITY: ("capacity", "bandwidth"), LATENCY: ("latency", "delay")}
+"""What others call these attributes, before a unit."""
 EDGE_LISTS = (".edges", ".edgelist", ".txt")
 _TEXT_OR_INTEGER_WITH_EXPONENT = re.compile(
     r'(?P<text>"[^"]*"|#.*)|(?<![\w.])\d+(?=e[+-]?\d)', re.IGNORECASE
@@ -81,9 +83,13 @@ class File(GraphSource):
         path = context.folder / self.path
         graph = read_graph(path)
         for default, key in ((self.capacity, CAPACITY), (self.latency, LATENCY)):
-            if default is not None:
-                for _, _, attributes in graph.edges(data=True):
-                    attributes.setdefault(key, default)
+            for one, other, attributes in graph.edges(data=True) if default is not None else ():
+                called = [each for each in attributes if each.lower().startswith(_CALLED[key])]
+                if called and key not in attributes:
+                    message = f"the link {one} - {other} has {called[0]}, but no {key}"
+                    hint = f"rename it to {key} (a number, or text with a unit), or remove it"
+                    raise UserError(message, where=path, hint=hint)
+                attributes.setdefault(key, default)
         roles = {str(node): role for node, role in graph.nodes(data=ROLE)}
         server = self.server or _only_server(roles, str(path))
         access = self.access

@@ -166,6 +166,21 @@ def test_roles_and_defaults_of_a_graph_file(tmp_path: Path) -> None:
     assert make(spec | {"server": "1", "access": ["2", "3"]}, tmp_path).access == ("2", "3")
 
 
+@pytest.mark.parametrize("own", ["capacity", "Bandwidth", "delay_ms", "latency"])
+def test_a_default_does_not_replace_an_attribute_of_another_name(own: str, tmp_path: Path) -> None:
+    graph = nx.path_graph(["server", "a", "b"])
+    graph.edges["a", "b"][own] = 5
+    nx.write_graphml(graph, tmp_path / "line.graphml")
+    spec = {"name": "file", "path": "line.graphml", "capacity": "1Gbps", "latency": "1ms"}
+    right = "latency_s" if own[0] in "dl" else "capacity_bps"
+    message = rf"line.graphml: the link a - b has {own}, but no {right}\n  rename it to {right}"
+    with pytest.raises(UserError, match=message):
+        make(spec, tmp_path)
+    graph.edges["a", "b"][right] = 5
+    nx.write_graphml(graph, tmp_path / "line.graphml")
+    assert make(spec, tmp_path).access == ("a", "b")
+
+
 def test_every_bad_line_of_an_edge_list_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "net.edges"
     path.write_text("a b 1e6 1ms\na c 1e6 1ms d\nb\nb a 1e6 1ms\nb c -1 1ms\n")
