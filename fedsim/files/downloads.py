@@ -15,6 +15,9 @@ from fedsim.files import terminal
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+_MOST_S = (10, 30)
+"""Seconds until a server accepts a connection, of which a host may have several, and between parts of the file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Remote:
@@ -65,7 +68,9 @@ def retrieve(remote: Remote, folder: Path, *, where: str, hint: str) -> Path:
                     known_hash=remote.digest,
                     fname=file,
                     path=folder,
-                    downloader=pooch.HTTPDownloader(progressbar=_bar(progress, file), timeout=30),
+                    downloader=pooch.HTTPDownloader(
+                        progressbar=_bar(progress, file), timeout=_MOST_S
+                    ),
                 )
             # After any failure (name lookup, refusal, wrong hash, full disk), the next address is tried.
             except (OSError, ValueError) as error:
