@@ -103,6 +103,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
             if RUN.is_in(run.path):
                 yield snapshot(run)
                 continue
+            run.require_intact_info()
         except UserError as problem:
             damaged = Snapshot.waiting(entry["run"])
             yield replace(damaged, status=status_of(problem), error=problem.message)

@@ -204,7 +204,7 @@ class RunFolder:
             return
         message = "the folder is not a run folder, so it is not overwritten"
         if not written_by_fedsim:
-            self._require_intact_info()
+            self.require_intact_info()
         if not overwrite:
             message = "the output folder exists and is not empty"
             if written_by_fedsim:
@@ -226,9 +226,9 @@ class RunFolder:
             return isinstance(info["format"], int) and "fedsim-des" in info["versions"]
         return False
 
-    def _require_intact_info(self) -> None:
+    def require_intact_info(self) -> None:
         """Refuse the files of a run whose ``run.json`` has been lost."""
-        if sum(path.exists() for path in (*self._results, *self._streams)) > 2:
+        if len({*self._results, *self._streams}.intersection(self.path.glob("*"))) > 2:
             with contextlib.suppress(FileNotFoundError):
                 RUN.read(self.path)
             raise RUN.damaged(self.info, "is missing or damaged, but the folder has files of a run")
@@ -371,7 +371,7 @@ class RunFolder:
         try:
             return RUN.read(self.path)
         except FileNotFoundError:
-            self._require_intact_info()
+            self.require_intact_info()
             raise UserError(
                 "the folder has no run.json, so it is not a fedsim run",
                 where=self.given,

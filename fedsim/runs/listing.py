@@ -75,6 +75,7 @@ def contents(folder: Path) -> list[Path]:
     if next(searched) > _MOST_FOLDERS:
         _note_limit(folder)
     if not found:
+        RunFolder(folder).require_intact_info()
         raise UserError(
             "the folder contains no run" if folder.is_dir() else "no such folder",
             where=folder,
@@ -108,9 +109,10 @@ def _below(folder: Path, searched: Iterator[int]) -> Iterator[Path]:
             # The runs of decisions and forecasts are not listed: there may be hundreds.
             if any(record.is_in(path) for record in (DECISION, FORECAST)):
                 continue
-            is_run = RUN.is_in(path) or is_sweep(path)
-        except Unreadable:
-            is_run = True  # It may be one.
+            if not (is_run := RUN.is_in(path) or is_sweep(path)):
+                RunFolder(path).require_intact_info()
+        except UserError:
+            is_run = True  # It was one, or may be one.
         with contextlib.suppress(PermissionError):
             yield from [path] if is_run else _below(path, searched)
 
@@ -167,6 +169,7 @@ def _runs(
 def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     folder = RunFolder(path)
     if not RUN.is_in(folder.path):
+        folder.require_intact_info()
         return Listed(path, {WAITING: 1})
     run = Run(folder)
     scenario, seed = run.entry("name"), run.entry("seed")

@@ -82,6 +82,18 @@ def test_a_damaged_run_does_not_hide_the_others(runs: Path) -> None:
     assert [set(row.statuses) for row in rows] == [{DAMAGED}, {"waiting"}]
 
 
+def test_a_run_that_lost_its_run_json_is_damaged_wherever_it_is_found(runs: Path) -> None:
+    for lost in ("deep/alone", "sweep/one"):
+        (runs / lost / "run.json").unlink()
+    found = [{DAMAGED: 1}, {DAMAGED: 1, "waiting": 1}]
+    assert [row.statuses for row in listed(runs)] == found
+    shown = invoke("watch", "--once", runs).stdout.splitlines()
+    message = "damaged, is missing or damaged, but the folder has files of a run"
+    assert shown == [f"deep/alone: {message}", f"sweep/one: {message}", "sweep/two: waiting"]
+    for command in ("ls", "watch", "verify"):
+        assert "but the folder has files of a run" in invoke(command, runs / "deep/alone").output
+
+
 def test_what_may_not_be_opened_is_not_called_damaged(
     runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
