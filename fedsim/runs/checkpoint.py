@@ -75,6 +75,8 @@ class Checkpoints:
     def __init__(self, path: str | os.PathLike[str], run: str) -> None:
         self.path = Path(path)
         self._run = run
+        self.removal = f"resume from the start: rm -r {format_word(str(self.path))}"
+        """What to do if all of them are damaged."""
 
     def _numbered(self) -> list[Path]:
         # A folder that may not be read is an error, not one without checkpoints.
@@ -128,15 +130,15 @@ class Checkpoints:
             raise UserError(
                 "every checkpoint is damaged",
                 where=self.path,
-                hint=f"resume from the start: rm -r {format_word(str(self.path))}, then repeat the command",
+                hint=f"{self.removal}, then repeat the command",
             )
         return None
 
     def newest_state(self) -> dict[str, Any]:
-        """The state of the newest checkpoint whose state can be read, without its tensors; empty if there is none."""
+        """The state of the newest checkpoint whose state is intact, without its tensors; empty if there is none."""
         for path in reversed(self._numbered()):
             with contextlib.suppress(OSError, ValueError, UserError):
-                state: dict[str, Any] = parsed(STATE.read(path)["state"])
+                state: dict[str, Any] = parsed(self._own(path)["state"])
                 return state
         return {}
 
@@ -156,11 +158,16 @@ class Checkpoints:
             numbers = [path.name for path in self._numbered()]
             remove_matching(self.path, [*numbers, "scenario.yaml", f"{TEMPORARY_PREFIX}*"])
 
-    def _intact(self, path: Path) -> dict[str, Any]:
+    def _own(self, path: Path) -> dict[str, Any]:
+        """The content of a checkpoint of the run, without its tensors."""
         with STATE.reading(path / STATE.file):
             content = STATE.read(path)
         if content["run"] != self._run:
             raise STATE.damaged(path / STATE.file, "belongs to the checkpoint of another run")
+        return content
+
+    def _intact(self, path: Path) -> dict[str, Any]:
+        content = self._own(path)
         for number, expected in enumerate(content["tensors"]):
             file = path / _TENSORS.format(number)
             with STATE.reading(file):

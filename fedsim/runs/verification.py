@@ -116,10 +116,13 @@ def _run(path: Path) -> Verdict:
     problems = folder.problems(info)
     # A process that works in the folder replaces them, and one that was killed may have removed a part at the end.
     may_be_partial = info["status"] == Status.COMPLETE or is_owned(path)
-    damaged = [] if may_be_partial else folder.checkpoints(info).damaged()
+    checkpoints, next_step = folder.checkpoints(info), folder.next_step(info)
+    damaged = [] if may_be_partial else checkpoints.damaged()
     is_lost = len(damaged) == len([*folder.checkpoint.glob("[0-9]*")])
-    hint = RUN.hint if is_lost else f"another checkpoint is intact: {folder.next_step(info)}"
-    problems += [UserError(message, where=file, hint=hint) for file, message in damaged]
+    hint = f"{checkpoints.removal}, then" if is_lost else "another checkpoint is intact:"
+    problems += [
+        UserError(message, where=file, hint=f"{hint} {next_step}") for file, message in damaged
+    ]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
     if not problems and info["status"] == Status.COMPLETE:
@@ -132,7 +135,7 @@ def _run(path: Path) -> Verdict:
     if problems or info["status"] == Status.COMPLETE:
         return _judged(path, files, *problems)
     state: State = "failed" if info["status"] == Status.FAILED else "unfinished"
-    return Verdict(path, state, files, (), info.get("error") or "", folder.next_step(info))
+    return Verdict(path, state, files, (), info.get("error") or "", next_step)
 
 
 def _require_consistent(run: Run) -> None:

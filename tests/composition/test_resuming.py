@@ -79,7 +79,7 @@ def test_a_run_whose_checkpoints_are_damaged_stays_as_it_is(tmp_path: Path) -> N
         state.write_text("")
     with locked(path):  # A process that resumes the run replaces them.
         assert verify_folder(path).state == "unfinished"
-    assert verify_folder(path).state == "damaged"
+    problems = verify_folder(path).problems
     before = content(path)
     assert path / "dispatches.arrows" in before
     with pytest.raises(UserError, match="every checkpoint is damaged") as raised:
@@ -87,6 +87,8 @@ def test_a_run_whose_checkpoints_are_damaged_stays_as_it_is(tmp_path: Path) -> N
     assert content(path) == before
     *command, folder = str(raised.value.hint).partition(",")[0].rpartition(": ")[2].split()
     assert command == ["rm", "-r"]
+    advice = f"resume from the start: rm -r {folder}, then continue with: fedsim resume {path}"
+    assert {problem.hint for problem in problems} == {advice}
     shutil.rmtree(folder)
     # Somebody who has begun to read it goes on with the tables that are there.
     assert loaded.dispatches.equals(fedsim.resume(path).dispatches)

@@ -12,6 +12,7 @@ from fedsim.errors import UserError
 from fedsim.files.locks import locked
 from fedsim.runs import RunFolder
 from fedsim.runs import progress as module
+from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
 from fedsim.runs.progress import Pace, snapshot
 from tests.tracking.listening import SCENARIO as TRACKED
@@ -92,6 +93,8 @@ def test_an_interrupted_run_is_as_far_as_its_checkpoint(run: fedsim.Run) -> None
     folder.checkpoints(folder.read_info()).save({"model": torch.ones(2)}, state)
     progress = snapshot(folder).progress
     assert (progress.version, progress.simulated_s, progress.share) == (236, 500.0, 0.42)
+    Checkpoints(folder.checkpoint, "of another run").save({}, {**state, "version": 999})
+    assert snapshot(folder).progress.version == 236
     folder.checkpoints(folder.read_info()).save({"model": torch.ones(2)}, {**state, "version": 3})
     assert snapshot(folder).progress.version == 4
     folder.stream("metrics").touch()
