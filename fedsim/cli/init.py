@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -54,11 +55,17 @@ def command(folder: Path, template: str) -> None:
     ]:
         hint = f"choose another folder, such as {folder.name or 'my'}-project"
         raise UserError(f"already has {format_names(existing)}", where=folder, hint=hint)
-    for name, content in files.items():
-        path = folder / name
-        with refused("cannot be written", path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+    with contextlib.ExitStack() as undoing:
+        for name, content in files.items():
+            path = folder / name
+            with refused("cannot be written", path):
+                for parent in reversed([each for each in path.parents if not each.exists()]):
+                    parent.mkdir(exist_ok=True)  # It may end with two dots.
+                    undoing.callback(parent.rmdir)
+                with path.open("xb") as file:
+                    undoing.callback(path.unlink)
+                    file.write(content)
+        undoing.pop_all()
     click.echo(f"wrote {', '.join(files)} to {folder}")
     text = files["README.md"].decode()
     commands = text.partition("```console\n")[2].partition("```")[0].splitlines()

@@ -9,6 +9,7 @@ from ruamel.yaml import YAML
 
 from fedsim import bundled
 from fedsim.errors import UserError
+from tests.composition.test_run import file_size_limit
 from tests.docs.pages import blocks, commands, exit_code, working_in
 
 
@@ -65,6 +66,16 @@ def test_nothing_is_written_through_a_link(name: str, tmp_path: Path) -> None:
     assert exit_code(f"fedsim init {tmp_path / 'project'} --template flower") == 2
     assert not [*(tmp_path / "elsewhere").iterdir()]
     assert len([*(tmp_path / "project").iterdir()]) == 1
+
+
+@pytest.mark.parametrize("folder", ["new/deep", "."])
+def test_a_project_that_cannot_be_written_leaves_nothing(folder: str, tmp_path: Path) -> None:
+    """The disk takes two files and a part of the third; what was there before stays."""
+    (tmp_path / "mine").write_text("mine")
+    with file_size_limit(1100):
+        assert exit_code(f"fedsim init {tmp_path / folder} --template flower") == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    assert exit_code(f"fedsim init {tmp_path / folder} --template flower") == 0
 
 
 def test_an_unknown_template_suggests_the_nearest() -> None:
