@@ -220,9 +220,9 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
             f"Round {back.iloc[0]:.0f} begins again {format_duration(log['start_s'][back.index[0]])} after the first"
             " dispatch: the log seems to contain several runs, whose rounds are mixed. Split it."
         )
-    in_time = log["outcome"] != Outcome.LATE.label
-    rounds = log.loc[in_time, ["round", "start_s", "end_s"]].groupby("round")
-    begin_s, over_s = rounds["start_s"].min(), rounds["end_s"].max().cummax()
+    begin_s = log.groupby("round")["start_s"].min()
+    in_time_s = log["end_s"].where(log["outcome"] != Outcome.LATE.label)
+    over_s = in_time_s.groupby(log["round"]).max().cummax()
     skipped = np.diff(begin_s.index) - 1
     # Of an asynchronous server, nobody may have been sent a version while others were at work.
     skipped *= ~(begin_s.to_numpy()[1:] < over_s.to_numpy()[:-1]) & (not is_run)

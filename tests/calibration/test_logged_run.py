@@ -67,12 +67,13 @@ def test_an_excerpt_of_a_log_is_compared(tmp_path: Path) -> None:
 
 
 def test_missing_rounds_are_a_caution(tmp_path: Path) -> None:
-    """Versions that nobody was sent while updates were under way are not missing."""
+    """Versions that nobody was sent while updates were under way are not missing, nor rounds whose updates are late."""
     lacking = ROUNDS.replace(",3,10", ",5,10").replace("b,145,,", "b,145,160,")
     (tmp_path / "real.csv").write_text(lacking)
     caution = cautions(fedsim.compare(tmp_path / "real.csv"))[0]
     assert "The log lacks 2 rounds, the first one after round 2" in caution
-    for text in (ROUNDS, lacking.replace("b,122,140", "b,122,150")):
+    late = "client,start,end,round,outcome\na,0,9,0,\na,10,30,1,late\nb,20,25,2,\n"
+    for text in (ROUNDS, lacking.replace("b,122,140", "b,122,150"), late):
         (tmp_path / "real.csv").write_text(text)
         assert "lacks" not in str(cautions(fedsim.compare(tmp_path / "real.csv")))
 
