@@ -301,7 +301,7 @@ def _read(text: str) -> dict[str, Any]:
         columns - progress.keys()
         or len({len(values) for values in progress.values()}) > 1
         or FIGURES.keys() - facts["figures"].keys()
-        or {*facts["lost"]} - {*facts["metrics"]}
+        or {*facts["lost"]} - progress.keys()
         or any(np.isnan(progress[name]).all() for name in facts["metrics"])
         or facts["lorenz"].shape != LORENZ_AT.shape
         or any((np.abs(each) > 1).any() for each in shares)

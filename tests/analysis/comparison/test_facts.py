@@ -41,12 +41,12 @@ def test_the_kept_facts_are_those_of_the_tables(
     fedsim.run(digits(stop={"rounds": 2}), tmp_path / "timing", timing_only=True)
     for name in ("lossy", "diverged"):
         shutil.copytree(folders(sweep, *GROUPS[1])[0], tmp_path / name)
-    # A loss that is not finite, and evaluations without a metric.
-    metrics = parquet(tmp_path / "diverged", "metrics").assign(other=1.0)
+    # A loss that is not finite, evaluations without a metric, and a metric that is never defined.
+    metrics = parquet(tmp_path / "diverged", "metrics").assign(other=1.0, undefined=np.nan)
     metrics.loc[len(metrics) - 1, "loss"] = np.inf
     metrics.loc[0, "other"] = np.nan
     metrics.to_parquet(tmp_path / "diverged" / "metrics.parquet")
-    last = {"loss": None, "accuracy": float(metrics["accuracy"].iloc[-1])}
+    last = {"loss": None, "undefined": None, "accuracy": float(metrics["accuracy"].iloc[-1])}
     RunFolder(tmp_path / "diverged").close(Status.COMPLETE, metrics=last)
     for name in ("edges", "timing", "lossy", "diverged"):
         (tmp_path / name / "facts.json").unlink(missing_ok=True)
