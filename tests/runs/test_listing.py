@@ -90,7 +90,7 @@ def test_a_run_that_lost_its_run_json_is_damaged_wherever_it_is_found(runs: Path
     shown = invoke("watch", "--once", runs).stdout.splitlines()
     message = "damaged, is missing or damaged, but the folder has files of a run"
     assert shown == [f"deep/alone: {message}", f"sweep/one: {message}", "sweep/two: waiting"]
-    for command in ("ls", "watch", "verify"):
+    for command in ("ls", "watch", "verify", "compare"):
         assert "but the folder has files of a run" in invoke(command, runs / "deep/alone").output
 
 

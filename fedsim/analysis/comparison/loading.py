@@ -164,6 +164,7 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
         folders = [path / name for name in sorted(names)]
         # 'runs/*' also matches the comparison that an earlier command wrote there.
         if not folders and not (several and (path / PAGE).is_file()):
+            RunFolder(path).require_intact_info()
             raise UserError(
                 "the folder contains no run",
                 where=path,
