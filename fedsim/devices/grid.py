@@ -60,6 +60,7 @@ class Series:
 
     def cleanest_s(self, from_s: float, until_s: float) -> float:
         """The first instant of a span at which the value is least."""
+        until_s = min(until_s, from_s + float(self._edges[-1]))  # One period has all values.
         first, last = int(from_s // self._edges[-1]), int(until_s // self._edges[-1])
         begins = np.add.outer(np.arange(first, last + 1) * self._edges[-1], self._edges[:-1])
         at, end = np.searchsorted(begins.ravel(), [from_s, until_s], side="right")

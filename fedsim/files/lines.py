@@ -16,6 +16,7 @@ _SENT = re.compile(_FLOWER.pattern.decode(), re.IGNORECASE)
 _ARRIVED = re.compile(
     r"(?:aggregate_(?:fit|train): |\bfit_round \d+ )received ([1-9]\d*) results", re.IGNORECASE
 )
+_ROUND = re.compile(r"\[ROUND (\d{1,9})|\bfit_round (\d{1,9}):")
 _BEGINS = re.compile(r"\[INIT\]|\bFL starting|Starting Flower")
 WHOLE_ROUNDS = (
     "Flower's server log has the times of whole rounds: each counts as one dispatch of its slowest client. Log the"
@@ -50,6 +51,8 @@ def _rounds(source: SourceFile) -> Iterator[tuple[int, str]]:
     for line, text in source.lines():
         if _BEGINS.search(text):
             number = 0
+        if begun := _ROUND.search(text):
+            number = int(begun[1] or begun[2]) - 1
         is_sent = bool(_SENT.search(text))
         if not (is_sent or _ARRIVED.search(text)):
             continue

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import struct
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import Unreadable, refused
+from fedsim.errors import Unreadable, UserError, refused
 from fedsim.files.delimited import repeated
 from fedsim.units import parse_size_bytes
 
 _LIMIT = "FEDSIM_MAX_UNPACKED"
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"}
 """Encodings of Parquet that repeat no text."""
+_ONE = "write it again, one table per file: files cannot be joined"
 
 
 def most_unpacked(packed_bytes: float) -> float:
@@ -38,32 +40,39 @@ def open_parquet(content: Any, where: object) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def opened(**options: Any) -> Any:
+    def opened() -> Any:
         # Bytes, because Arrow takes a folder named ~ for the home folder, and refuses names that are not UTF-8.
         is_path = isinstance(content, Path)
-        source = pa.OSFile(os.fsencode(content.absolute())) if is_path else content
-        return pq.ParquetFile(source, page_checksum_verification=True, **options)
+        return pa.OSFile(os.fsencode(content.absolute())) if is_path else pa.BufferReader(content)
 
-    file = opened()
+    verified = functools.partial(pq.ParquetFile, page_checksum_verification=True)
+    file = verified(opened())
     if twice := repeated(file.schema_arrow.names):
         raise ValueError(f"has the column '{twice}' twice")
     packed = content.stat().st_size if isinstance(content, Path) else len(content)
     metadata = file.metadata
-    total, texts = 0.0, dict[str, list[Any]]()
+    total, texts, end = 0.0, dict[str, list[Any]](), 0
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(metadata.num_columns)):
+            begin = chunk.dictionary_page_offset or chunk.data_page_offset
+            end = max(end, begin + chunk.total_compressed_size)
             rows = max(0, group.num_rows, chunk.num_values)  # Either may be forged.
             total += 8 * rows + max(0, chunk.total_uncompressed_size)
             # Rows may repeat a long text, of which a file has a single copy.
             if not _PLAIN.issuperset(chunk.encodings) and "BYTE_ARRAY" in chunk.physical_type:
                 texts.setdefault(chunk.path_in_schema, []).append(chunk)
     require_room(total, packed, where)
+    # Between its columns and its footer, a file of several that were joined has the end of the first one.
+    with opened() as source:
+        source.seek(min(end, packed))
+        if b"PAR1PAR1" in source.read():
+            raise UserError("is several Parquet files in one", where=where, hint=_ONE)
     for path, chunks in texts.items():
         more = float(sum(chunk.num_values * chunk.total_uncompressed_size for chunk in chunks))
         has_delta = any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks)
         is_flat = path in file.schema_arrow.names and chunks[0].physical_type == "BYTE_ARRAY"
         if total + more > most_unpacked(packed) and is_flat and not has_delta:
-            more = text_bytes(opened(read_dictionary=[path]).read([path]).column(0))
+            more = text_bytes(verified(opened(), read_dictionary=[path]).read([path]).column(0))
         require_room(total := total + more, packed, where)
     return file
 
@@ -85,9 +94,15 @@ def read_arrow(content: Any, where: object) -> Any:
     import pyarrow as pa
 
     # A file is a stream between a mark and a list of places, which may name the same ones again and again.
-    stream = content[8:] if content[:6] == b"ARROW1" else content
+    is_file = content[:6] == b"ARROW1"
+    stream = content[8:] if is_file else content
     require_arrow_room(stream, len(content), where)
-    table = pa.ipc.open_stream(stream).read_all()
+    source = pa.BufferReader(stream)
+    table = pa.ipc.open_stream(source).read_all()
+    list_bytes = int.from_bytes(content[-10:-6], "little") + 10 if is_file else 0
+    if more := len(stream) - source.tell() - list_bytes:
+        message = f"{abs(more):,} bytes {'follow the end of' if more > 0 else 'are missing from'} its Arrow table"
+        raise UserError(message, where=where, hint=_ONE)
     table.validate(full=True)  # Wrong offsets would end the process.
     require_room(sum(map(text_bytes, table.columns)), len(content), where)
     return table

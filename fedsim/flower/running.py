@@ -45,7 +45,7 @@ from fedsim.runs.schema import MESSAGES
 from fedsim.runs.tables import write_parquet
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.loading import LoadedScenario, load_source
-from fedsim.scenario.model import share_done
+from fedsim.scenario.model import name_of, share_done
 from fedsim.scenario.overrides import Override, apply_overrides, from_python
 from fedsim.scenario.source import Source, read_yaml, to_yaml
 from fedsim.simulation.facts import Work as FullWork
@@ -105,8 +105,8 @@ class App:
             AppSource(str(project["tool"]["flwr"]["app"]["components"][component]), folder)
             for component in ("serverapp", "clientapp")
         )
-        name, config = str(project["project"]["name"]), fl.app_config(folder, overrides)
-        return cls(name, server, client, config)
+        name, config = name_of(str(project["project"]["name"])), fl.app_config(folder, overrides)
+        return cls(name or "flower", server, client, config)
 
 
 def run(

@@ -24,6 +24,7 @@ from fedsim.network.static import rate_column_bps
 from fedsim.units import NEVER
 
 _NO_LINK = 0  # pads short routes; never a bottleneck
+_ABOVE_ROUNDING = 1 + 1e-9  # more than the rounding of a sum of rates
 _SAME_LEVEL = 4e-15  # a relative difference of levels up to this is the rounding of a sum
 
 
@@ -320,15 +321,19 @@ class FairLinks:
         touched = self._touched
         self._touch(rows, (rates != self._rate[:count]).nonzero()[0])
         positions = len(self._number)
-        shared = self._users[:positions] > 1
-        capacity, level = self._capacity[:positions], self._level[:positions]
+        users, capacity = self._users[:positions], self._capacity[:positions]
+        shared, share, level = users > 1, capacity / np.maximum(users, 1), self._level[:positions]
         for _ in range(positions * positions + 64):
+            # Only a link on which a flow may have more than an equal share needs the sum of the rates.
+            above = rates.max() * _ABOVE_ROUNDING > share
+            unsure = touched[:positions] & shared & ((level < np.inf) | above)
+            touched[:] = False
+            if not unsure.any():
+                return rates
             load = np.bincount(rows[0], rates, positions)
             for row in rows[1:]:
                 load += np.bincount(row, rates, positions)
-            wrong = touched[:positions] & shared & ((level < np.inf) | (load > capacity))
-            touched[:] = False
-            links = wrong.nonzero()[0]
+            links = (unsure & ((level < np.inf) | (load > capacity))).nonzero()[0]
             if len(links) == 0:
                 return rates
             touched[links] = True

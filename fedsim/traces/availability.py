@@ -187,6 +187,12 @@ class AvailabilityIndex:
         )
         return int(counts.sum()), float(periods[counts.argmax()]) / 1e6 if len(periods) else 0.0
 
+    def shortest_cycle_s(self) -> float:
+        """Shortest mean time from session to session of a client whose trace repeats; infinite if none repeats."""
+        first, last, _, period_us = self._layout[self._layout[:, 3] > 0].T
+        cycles_us = 2 * period_us / np.maximum(last - first, 2)
+        return float(cycles_us.min(initial=np.inf)) / 1e6
+
     def unobserved_share(self, until_ns: int) -> float:
         """Share of the clients' time before ``until_ns`` at which their devices were not observed.
 

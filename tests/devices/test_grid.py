@@ -47,6 +47,8 @@ def test_the_cleanest_instant_of_a_span() -> None:
         instants = [from_s, *(t for t in range(0, 300, 10) if from_s < t <= from_s + span_s)]
         best = min(instants, key=lambda t: (values[t // 10 % 5], t))
         assert series.cleanest_s(from_s, from_s + span_s) == best
+    short = Series(np.array([0.0, 1e-6, 2e-6]), np.array([2.0, 1.0]))
+    assert short.cleanest_s(0.0, 1e9) == 1e-6
 
 
 def test_means() -> None:

@@ -1,5 +1,6 @@
 """Lines of a Flower server; those of nvidia-smi and tegrastats are in ``tests/calibration/test_power.py``."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -38,3 +39,14 @@ def test_lines_of_a_flower_server_show_whole_rounds(
     assert result.estimates.step_s.mean.tolist() == pytest.approx([np.mean(durations)])
     assert result.estimates.rounds.gap_s == pytest.approx(3.0)
     assert any("slowest client" in flag for flag in result.flags)
+    assert "begins again" not in str(result.flags)
+    # The log of a second run follows, without the lines at its start.
+    rows = [line for line in lines if "evaluate" not in line]
+    for row in range(12):
+        number = row // 2 % 3 + 1
+        rows[row] = re.sub(r"fit_round \d", f"fit_round {number}", rows[row])
+        if "fit_round" not in sent and row % 2 == 0:
+            rows[row] = f"[ROUND {number}/3]\n{rows[row]}"
+    (tmp_path / "server.log").write_text("\n".join(rows))
+    flags = str(calibrate(tmp_path / "server.log", tmp_path / "again").flags)
+    assert "Round 1 begins again 42 s after the first dispatch" in flags

@@ -95,6 +95,16 @@ def test_other_encodings_that_repeat_are_refused(
         read(path)
 
 
+@pytest.mark.parametrize("name", WRITERS)
+def test_joined_files_and_what_follows_their_end_are_refused(name: str, tmp_path: Path) -> None:
+    WRITERS[name](honest(), path := tmp_path / name)
+    content = path.read_bytes()
+    for more in (content, b"garbage")[: 1 if name == "x.parquet" else 2]:
+        path.write_bytes(content + more)
+        with pytest.raises(UserError, match="\n  write it again, one table per file"):
+            read(path)
+
+
 def test_a_limit_that_is_no_size_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "16 GiBs")
     with pytest.raises(UserError, match="environment variable FEDSIM_MAX_UNPACKED: '16 GiBs' has"):

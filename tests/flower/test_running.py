@@ -1,5 +1,7 @@
 """Whole runs: their times against the native simulator, their learning against Flower's engine, their run folder."""
 
+import re
+import shutil
 import sys
 import time
 import types
@@ -175,6 +177,11 @@ def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Pa
     for reference in ("../../x:app", "5", "digits_app"):
         with pytest.raises(UserError, match="is not a module and an app"):
             AppSource(reference, folder).load()
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    project = (folder / "pyproject.toml").read_text()
+    named = re.sub('(?m)^name = ".*"', 'name = "../../canary/evil"', project)
+    (tmp_path / "elsewhere" / "pyproject.toml").write_text(named)
+    assert load_devices(None, App.read(tmp_path / "elsewhere").name).scenario.name == "canary-evil"
     (tmp_path / "exits.py").write_text("raise SystemExit(0)")
     with pytest.raises(UserError, match="cannot load the app"):
         AppSource("exits:app", tmp_path).load()

@@ -255,3 +255,12 @@ def test_every_flow_keeps_a_bottleneck_in_a_large_graph(seed: int) -> None:
             for number, route in routes.items():
                 assert (full[route] & (rates[number] >= fastest[route] * (1 - 1e-12))).any()
     assert len(routes) > 20
+
+
+def test_links_that_flows_cannot_fill_are_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Routes of thousands of links took time in proportion to their square."""
+    network = FairLinks([1e9] * 50 + [8e6] * 20)
+    monkeypatch.delattr(np, "bincount")
+    for flow in range(20):
+        network.start(flow, [*range(50), 50 + flow], MB, 0)
+    assert run_out(network) == [(S, flow) for flow in range(20)]

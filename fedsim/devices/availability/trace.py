@@ -13,9 +13,12 @@ from typing_extensions import override
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
 from fedsim.randomness import Purpose
 from fedsim.units import DAY_S, NS_PER_S, Duration, to_ns
+from fedsim.vocabulary.formatting import format_duration
 
 if TYPE_CHECKING:
     from fedsim.traces.availability import AvailabilityIndex
+
+_SHORTEST_CYCLE_S = 1.0
 
 
 class Always(AvailabilityModel):
@@ -76,7 +79,7 @@ class TraceAvailability(AvailabilityModel):
         bundle, context = self.context.traces, self.context
         if self.params.require is not None:
             bundle = rederive(bundle, self.params.require)
-        return AvailabilityIndex.from_bundle(
+        index = AvailabilityIndex.from_bundle(
             bundle,
             context.device_rows,
             self._shift_ns,
@@ -84,3 +87,11 @@ class TraceAvailability(AvailabilityModel):
             start_us=to_ns(self.params.start) // 1000,
             on_end=self.params.on_end,
         )
+        if (cycle_s := index.shortest_cycle_s()) < _SHORTEST_CYCLE_S:
+            # All sessions of a run are listed at its end.
+            raise bundle.error(
+                f"a client comes online every {format_duration(cycle_s)} as the trace repeats: are its times in the "
+                "right unit?",
+                "import it again with -s time_unit=..., or do not repeat it: on_end: unavailable",
+            )
+        return index

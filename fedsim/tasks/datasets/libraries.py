@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.errors import UserError, nearest_or_all, refused
+from fedsim.errors import UserError, cut, nearest_or_all, refused
 from fedsim.files.checksums import require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.room import open_parquet, read_arrow
@@ -221,6 +221,8 @@ class HuggingFace(DatasetComponent):
                 names = parsed((path / "dataset_dict.json").read_bytes())["splits"]
                 loaded = {one: _saved(_inside(path, f"{one}/state.json").parent) for one in names}
             else:
+                if (path / "README.md").is_file():
+                    _check_header(path / "README.md")
                 source = str(path) if path.is_dir() else params.path
                 given: dict[str, Any] = {"name": params.config, "revision": params.revision}
                 if path.is_file():
@@ -242,6 +244,20 @@ class HuggingFace(DatasetComponent):
                 builder.download_and_prepare()
                 loaded = builder.as_dataset()
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
+
+
+def _check_header(readme: Path) -> None:
+    """Refuse a description of a data set whose header the library would not understand, which would not name it."""
+    from datasets.info import DatasetInfosDict
+    from datasets.utils.metadata import MetadataConfigs
+    from huggingface_hub import DatasetCard
+
+    hint = "correct the YAML between the first two lines ---, or remove it"
+    with _reading(str(readme), hint, "its header cannot be read"):
+        header = DatasetCard.load(readme).data
+    for key, reader in {"configs": MetadataConfigs, "dataset_info": DatasetInfosDict}.items():
+        with _reading(str(readme), hint, f"{key} in its header is {cut(str(header.get(key)))}"):
+            reader.from_dataset_card_data(header)
 
 
 def _saved(folder: Path) -> Any:

@@ -132,3 +132,15 @@ def test_eligible_clients_are_online_at_every_time() -> None:
         online, change_ns = model.index().state_many(clients, now_ns)
         assert np.where(online, now_ns, change_ns).tolist() == [now_ns, NEVER, now_ns]
     assert model.offset_ns() == 0
+
+
+@pytest.mark.parametrize("window_us", [2, 5_000, 600_000])
+def test_a_trace_that_repeats_within_a_second_is_refused(window_us: int, tmp_path: Path) -> None:
+    """Its times are in the wrong unit, and the sessions of a day would fill the memory."""
+    bundle_of({"d0": [(0, 1)]}, days=window_us / (24 * HOUR), on_end="wrap").write(
+        tmp_path / "short"
+    )
+    devices = {"trace": str(tmp_path / "short"), "compute": STEPS, "network": LINKS}
+    loaded = fedsim.read_scenario(timing(devices, clients=1))
+    with pytest.raises(UserError, match=r"short: a client comes online every .*\n.*time_unit="):
+        check(loaded)

@@ -284,6 +284,23 @@ def test_a_readme_names_files_of_its_folder_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ("dataset_info: [x]", "dataset_info in its header is .*'x'.*'get'"),
+        ("dataset_info: {features: 3}", "dataset_info in its header is .*3"),
+        ("configs: [x]", "configs in its header is .*'x'"),
+        ("configs: {", "its header cannot be read"),
+    ],
+)
+def test_a_readme_that_cannot_be_read_is_named(tmp_path: Path, header: str, message: str) -> None:
+    table = datasets.Dataset.from_dict({"a": [1.0, 2.0] * 5, "label": [0, 1] * 5})
+    table.to_parquet(tmp_path / "train.parquet")
+    (tmp_path / "README.md").write_text(f"---\n{header}\n---\n")
+    with pytest.raises(UserError, match=rf"README\.md: {message}"):
+        load("huggingface", path=str(tmp_path), features=["a"])
+
+
+@pytest.mark.parametrize(
     ("image", "message"),
     [
         (
