@@ -35,16 +35,7 @@ UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""
 UNKNOWN = (
     *UNKNOWN_TEXT,
-    "-",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "None",
-    "none",
-    "<none>",
-    "<unset>",
-    "NaT",
+    *("-", "NA", "N/A", "n/a", "#N/A", "None", "none", "<none>", "<unset>", "NaT"),
 )
 """Text that is no number and no instant."""
 CONTROL = r"[\x00-\x1f\x7f-\x9f]"

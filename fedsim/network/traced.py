@@ -73,12 +73,11 @@ class RateSeries:
         rate = np.asarray(rate_bps, dtype=np.float64)
         self.names = tuple(names)
         count = len(self.names)
-        unknown = np.bincount(number[~np.isnan(rate)], minlength=count) == 0
-        if unknown.any():
-            raise UserError(
-                f"series '{self.names[int(unknown.argmax())]}' has no piece of known rate",
-                where="network_series",
-            )
+        known = ~np.isnan(rate)
+        pieces = np.bincount(number[known], minlength=count)
+        if not pieces.all():
+            name = self.names[int(pieces.argmin())]
+            raise UserError(f"series '{name}' has no piece of known rate", where="network_series")
         ends = [on_end] * count if isinstance(on_end, str) else on_end
         mode = np.array([_ON_END.index(end) for end in ends], dtype=np.int64)
         latency = np.broadcast_to(np.nan if latency_s is None else latency_s, rate.shape)
@@ -88,9 +87,7 @@ class RateSeries:
         open_ended = mode != _WRAP
         last_end = np.zeros(count, np.int64)
         np.maximum.at(last_end, number, start + duration)
-        known = ~np.isnan(rate)
         number, start, rate, latency = number[known], start[known], rate[known], latency[known]
-        pieces = np.bincount(number, minlength=count)
         first = np.concatenate([[0], np.cumsum(pieces)[:-1]])
         rows = pieces + 1 + 2 * open_ended
         offsets = np.concatenate([[0], np.cumsum(rows)])
@@ -373,8 +370,6 @@ class TracedNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> float:
-        if until_ns <= start_ns:
-            return 0.0
         scale = self._scale[direction][client]
         if scale == 0:
             return 0.0

@@ -331,12 +331,6 @@ class AvailabilityIndex:
         self._sweep.advance(t_ns)
         return self._sweep.online_clients.copy()
 
-    def sampler(
-        self, stream: Stream, prepare: Callable[[Ints], None] | None = None
-    ) -> OnlineSampler:
-        """Uniform draws from the clients that are online; see :class:`OnlineSampler`."""
-        return OnlineSampler(self, stream, prepare)
-
     # One client -----------------------------------------------------------------------------------------------------
 
     def next_arrival(self, t_ns: int) -> int:
@@ -415,7 +409,7 @@ class AvailabilityIndex:
         return online_ns
 
     @cached_property
-    def _before_us(self) -> Ints:
+    def _before_view(self) -> memoryview[int]:
         """Time online (us) of each interval's device before the interval."""
         length = self._edges[1::2] - self._edges[::2]
         before: Ints = np.cumsum(length) - length
@@ -424,11 +418,7 @@ class AvailabilityIndex:
         if len(heads):
             sizes = np.diff(np.append(heads, len(before)))
             before[heads[0] :] -= np.repeat(before[heads], sizes)
-        return before
-
-    @cached_property
-    def _before_view(self) -> memoryview[int]:
-        return self._before_us.data
+        return before.data
 
     def _refuse(self, t_ns: int) -> None:
         raise UserError(

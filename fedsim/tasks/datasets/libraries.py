@@ -380,14 +380,15 @@ def _labels(splits: list[Any], column: str, where: str) -> tuple[npt.NDArray[Any
 
     Labels are text, without names, if they are text in one of the splits.
     """
-    values = [_values(split, column, where) for split in splits]
-    names = [getattr(split.features[column], "names", ()) for split in splits]
-    if any(array.dtype.kind == "U" for array in values):
-        pairs = zip(values, names, strict=True)
-        return np.concatenate([np.array(own)[each] if own else each for each, own in pairs]), ()
-    pairs = zip(values, names, strict=True)
-    numbered = [numbered_by(names[0], each, own, where) for each, own in pairs]
-    return np.concatenate(numbered), names[0]
+    labels = [
+        (_values(split, column, where), getattr(split.features[column], "names", ()))
+        for split in splits
+    ]
+    if any(values.dtype.kind == "U" for values, _ in labels):
+        return np.concatenate([np.array(names)[own] if names else own for own, names in labels]), ()
+    first = labels[0][1]
+    numbered = [numbered_by(first, values, names, where) for values, names in labels]
+    return np.concatenate(numbered), first
 
 
 def _identity(split: Any) -> tuple[Any, ...]:

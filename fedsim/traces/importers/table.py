@@ -836,12 +836,6 @@ class _Log:
         taken = f"{key} is {format_names(on, _FEW) if on else 'nothing'}"
         return taken + (f"; offline where it is {format_names(off, _FEW)}" if off else "")
 
-    def _wide_names(self) -> list[str]:
-        """The names of the columns of a table with one column per device."""
-        return [role_name(name) for name in self.ids] * (
-            self.params.columns.get("device") == COLUMN
-        )
-
     def _rule(self, codes: Mapping[str, tuple[Ints, list[str]]]) -> Rule:
         """The rule over the states with these values."""
         frame, text, hold = self.frame, self.params.online, self.params.hold
@@ -854,7 +848,8 @@ class _Log:
             # By the names in the files, too.
             own = [text, *map(role_name, frame.called(text))]
             is_switch = all(map(SWITCH.fullmatch, own))
-            is_switch &= not any(map(_OUTAGE.search, self._wide_names()))
+            if self.params.columns.get("device") == COLUMN:
+                is_switch &= not any(_OUTAGE.search(role_name(name)) for name in self.ids)
             if more or not set(words[text]) <= ON | OFF or not is_switch:
                 few = sorted(words, key=lambda name: (len(words[name]) > _FEW, name == self.point))
                 shown = "; ".join(

@@ -77,7 +77,8 @@ class Throughput(LinkImporter):
         named = [
             first[c - 1] for r in values if isinstance(c := chosen[r], int) and 0 < c <= len(first)
         ]
-        if any(isinstance(column, str) for column in chosen.values()) or any(map(_is_name, named)):
+        has_names = any(re.search("[A-Za-z]{2}", c) and c not in cells.UNKNOWN for c in named)
+        if has_names or any(isinstance(column, str) for column in chosen.values()):
             file = TableFile(source)
         if "time" not in chosen or not values:
             shown = ", ".join(f"{n} {cell}" for n, cell in enumerate(first, 1))
@@ -154,11 +155,6 @@ class Throughput(LinkImporter):
             facts = {"series_id": np.array(ids, object)[owner // 2], "direction": ways}
             pieces.append(pd.DataFrame({**facts, "dur_us": dur_us, "rate_bps": rate_bps}))
         return pd.concat(pieces)
-
-
-def _is_name(cell: str) -> bool:
-    """Whether a cell of a column of numbers is its name."""
-    return re.search("[A-Za-z]{2}", cell) is not None and cell not in cells.UNKNOWN
 
 
 def _summaries(text: tuple[Ints, list[str]], link: Ints, order: Ints) -> Bools:
