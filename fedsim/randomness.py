@@ -136,8 +136,7 @@ class Stream:
         """
         from scipy.special import ndtri
 
-        result: npt.NDArray[np.float64] = ndtri(self.uniforms(clients, k))
-        return result
+        return ndtri(self.uniforms(clients, k))
 
     def generator(self, client: int = 0, k: int = 0) -> np.random.Generator:
         """A NumPy generator (Philox) keyed by this stream, ``client`` and ``k``."""
@@ -185,8 +184,7 @@ class Draws:
         block = self._blocks.get(k >> bits)
         if block is None:
             return self._from_new_block(client, k)
-        number: float = block[client << bits | k & self._mask]
-        return number
+        return block[client << bits | k & self._mask]
 
     def _from_new_block(self, client: int, k: int) -> float:
         number = k >> self._bits
@@ -201,8 +199,7 @@ class Draws:
         clients = np.arange(self._clients)[:, None]
         block: Any = self._stream.uniforms(clients, draws).reshape(-1).data
         self._blocks[number] = block
-        first: float = block[client << self._bits | k & self._mask]
-        return first
+        return block[client << self._bits | k & self._mask]
 
 
 @contextmanager

@@ -148,8 +148,7 @@ def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
         _write_new(lambda: function(**arguments), output, force, as_json)
 
     meaning = "Folder of the new trace bundle; its last part becomes its name."
-    command: Callable[..., None] = _writing(meaning, required=True)(run)
-    return command
+    return _writing(meaning, required=True)(run)
 
 
 @command.command()

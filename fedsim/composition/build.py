@@ -196,7 +196,7 @@ def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool =
         part = replace(part, component=with_mixin(part.type, Compressed, ways=ways))
     if parts is not None:
         part = replace(part, component=with_mixin(part.type, InParts, parts=parts))
-    method: Method = part.create(
+    return part.create(
         MethodContext(
             layout=task.layout,
             clients=task.clients,
@@ -209,7 +209,6 @@ def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool =
             optimizer=training.optimizer.create(),
         )
     )
-    return method
 
 
 def check(world: World) -> list[UserError]:

@@ -306,8 +306,7 @@ class Devices:
         ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
         known = np.flatnonzero(~np.isnan(ram_bytes))
         of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
-        of_client: npt.NDArray[np.float64] = of_device[rows]
-        return of_client
+        return of_device[rows]
 
     @property
     def _main_part(self) -> PartName | None:
@@ -418,8 +417,7 @@ def _kept(method: Method) -> int:
 def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
     """Row of the device of each name in a bundle; -1 if there is none."""
     rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
-    device_rows: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return device_rows
+    return rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:

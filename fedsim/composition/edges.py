@@ -81,8 +81,7 @@ class Stays:
     @property
     def of_client(self) -> Int64Array:
         """The first edge server of each client, (N,)."""
-        first: Int64Array = self.edge[self.since_ns == 0]
-        return first
+        return self.edge[self.since_ns == 0]
 
     @cached_property
     def members(self) -> list[Int64Array]:

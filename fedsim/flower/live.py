@@ -143,8 +143,7 @@ class Nodes:
         def sample(k: int, t_ns: int, busy: npt.NDArray[np.bool_], draw: int) -> list[int]:
             clients = self.online_clients(t_ns)
             clients = clients[~busy[clients]]
-            chosen: list[int] = clients[np.argsort(stream.hashes(draw, clients))][:k].tolist()
-            return chosen
+            return clients[np.argsort(stream.hashes(draw, clients))][:k].tolist()
 
         return SimpleNamespace(sample=sample, online_until_ns={})
 

@@ -67,8 +67,7 @@ class BatchOrder:
         """Positions per padded batch of each client: ``batch_size``, or fewer if it has fewer samples."""
         fewest = np.maximum(self.samples[clients], _NARROWEST)
         rounded = 1 << np.ceil(np.log2(fewest)).astype(np.int64)
-        result: IntArray = np.minimum(rounded, max(self.batch_size, _NARROWEST))
-        return result
+        return np.minimum(rounded, max(self.batch_size, _NARROWEST))
 
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
         """Sum of the sizes of each client's first ``steps`` batches, (B,)."""
@@ -77,8 +76,7 @@ class BatchOrder:
             return steps * np.minimum(samples, self.batch_size)
         epochs, rest = np.divmod(steps, self.steps_per_epoch[clients])
         of_epoch = np.minimum(samples, self.steps_per_epoch[clients] * self.batch_size)
-        result: IntArray = epochs * of_epoch + rest * self.batch_size
-        return result
+        return epochs * of_epoch + rest * self.batch_size
 
     def plan(
         self,

@@ -33,8 +33,7 @@ def row_matrix(rows: int, elements: int, *, like: Tensor) -> Tensor:
 def active_rows(steps: IntArray) -> IntArray:
     """Number of dispatches, sorted by ``steps`` (most first), that perform local step 0, 1, ...; (most steps,)."""
     most = int(steps[0]) if len(steps) else 0
-    counts: IntArray = np.searchsorted(-steps, -np.arange(most), side="left")
-    return counts
+    return np.searchsorted(-steps, -np.arange(most), side="left")
 
 
 def _is_known(rule: LocalRule | None, collect: Sequence[Collected]) -> bool:

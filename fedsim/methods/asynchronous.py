@@ -56,8 +56,7 @@ class PolynomialStaleness(StalenessWeight):
     weights stale updates *more* and is written -0.5 here."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        result: FloatArray = (staleness + 1.0) ** -self.exponent
-        return result
+        return (staleness + 1.0) ** -self.exponent
 
 
 class HingeStaleness(StalenessWeight):
@@ -83,8 +82,7 @@ class ReciprocalStaleness(StalenessWeight):
     """Staleness up to which the weight is 1; in the theory the concurrency."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        result: FloatArray = self.delay / np.maximum(staleness, self.delay)
-        return result
+        return self.delay / np.maximum(staleness, self.delay)
 
 
 class FedAsmuStaleness(StalenessWeight):
@@ -154,8 +152,7 @@ def population_weights(
     """Shares p_i of the contributing clients in the whole population, (C,); all clients' shares sum to 1."""
     if weights == "uniform":
         return updates.multiplicity / context.clients
-    result: FloatArray = updates.multiplicity * updates.samples / context.samples.sum()
-    return result
+    return updates.multiplicity * updates.samples / context.samples.sum()
 
 
 class FedBuff(FedAvg):
@@ -193,8 +190,7 @@ class FedBuff(FedAvg):
         return population_weights(self.context, updates, self.params.weights)
 
     def factors(self, updates: Updates) -> FloatArray:
-        discounts: FloatArray = self.params.weights_by_age(updates)
-        return discounts
+        return self.params.weights_by_age(updates)
 
 
 class FedAsync(Proximal):
@@ -416,8 +412,7 @@ class Malenia(Rennala):
     def weights(self, updates: Updates) -> FloatArray:
         """1 / (n B_i) for each update of client i, (C,)."""
         _, client, counts = np.unique(updates.clients, return_inverse=True, return_counts=True)
-        weights: FloatArray = 1 / (len(counts) * counts[client])
-        return weights
+        return 1 / (len(counts) * counts[client])
 
 
 class MindFlayer(Rennala):
@@ -440,8 +435,7 @@ class MindFlayer(Rennala):
         """1 / B for every update, (C,)."""
         if self.params.expected is None:
             return super().weights(updates)
-        weights: FloatArray = updates.multiplicity / self.params.expected
-        return weights
+        return updates.multiplicity / self.params.expected
 
 
 class Ata(Rennala):
@@ -470,8 +464,7 @@ class Ata(Rennala):
 
     def weights(self, updates: Updates) -> FloatArray:
         gradients = updates.multiplicity * updates.steps
-        shares: FloatArray = gradients / gradients.sum()
-        return shares
+        return gradients / gradients.sum()
 
 
 class Ringmaster(FedAvg):
@@ -517,10 +510,7 @@ class AsyncSgd(Ringmaster):
         """How steps decrease with the delay; ``reciprocal`` is the delay-adaptive rule of the papers."""
 
     def factors(self, updates: Updates) -> FloatArray:
-        factors: FloatArray = self.params.staleness.factor(
-            updates.staleness.astype(np.float64), updates.version
-        )
-        return factors
+        return self.params.staleness.factor(updates.staleness.astype(np.float64), updates.version)
 
 
 class Ringleader(Method):

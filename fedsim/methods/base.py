@@ -112,8 +112,7 @@ class MethodContext:
         for step in range(1, len(covered)):
             velocity = momentum * velocity + 1
             covered[step] = covered[step - 1] + (1 + momentum * velocity if nesterov else velocity)
-        result: FloatArray = covered[steps]
-        return result
+        return covered[steps]
 
     def generator(self, *keys: int) -> np.random.Generator:
         """A generator of the method's own random numbers; equal keys give equal numbers.
@@ -684,5 +683,4 @@ def averaging_weights(updates: Updates, weights: Literal["samples", "uniform"]) 
     if weights not in ("samples", "uniform"):
         raise ValueError(f"weights must be 'samples' or 'uniform', not {weights!r}")
     raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
-    result: FloatArray = raw / raw.sum()
-    return result
+    return raw / raw.sum()

@@ -104,8 +104,7 @@ class Network(abc.ABC):
 
     def rate_bps(self, client: int, direction: Direction) -> float:
         """The client's nominal rate: constant, or the mean over time of a traced rate."""
-        rate: float = self._rates[direction][client]
-        return rate
+        return self._rates[direction][client]
 
     def latencies_ns(self, direction: Direction) -> IntArray:
         """The one-way latencies of all clients, shape ``(clients,)``; see :meth:`latency_ns`."""
@@ -118,8 +117,7 @@ class Network(abc.ABC):
 
     def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
         """One-way latency between client and server; the mean over time if it varies."""
-        latency: int = self._latency_ns[direction][client]
-        return latency
+        return self._latency_ns[direction][client]
 
 
 @dataclass(frozen=True, slots=True)

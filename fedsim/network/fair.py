@@ -187,8 +187,7 @@ class FairLinks:
 
     def capacity_bps(self, link: int) -> float:
         """Capacity of a link."""
-        capacity: float = self._capacity_of[link]
-        return capacity
+        return self._capacity_of[link]
 
     def rate_bps(self, flow_id: int) -> float:
         """The current rate of a flow.

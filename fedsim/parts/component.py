@@ -95,8 +95,7 @@ def defined_at(function: Callable[..., Any]) -> str | None:
 
 def params_of(part: Component) -> Parameters:
     """The parameters from which an instance was built; a user's class may keep none."""
-    params: Parameters = getattr(part, "params", Parameters())
-    return params
+    return getattr(part, "params", Parameters())
 
 
 ComponentType = TypeVar("ComponentType", bound=Component)

@@ -113,10 +113,7 @@ def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     ranked = clients[np.argsort(-counts, kind="stable")]
     affordable = max(int(_MOST_DISPATCHES / counts.mean()), _LEAST_CLIENTS)
     number = min(len(ranked), _MOST_CLIENTS, affordable)
-    picked: npt.NDArray[np.int64] = ranked[
-        np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))
-    ]
-    return picked
+    return ranked[np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))]
 
 
 def absences(

@@ -258,5 +258,4 @@ def _clients(run: Run, messages: list[str]) -> None:
 def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) -> Mask:
     """The mask of the rows in which two columns differ by more than rounding."""
     difference = np.abs(np.asarray(recorded, np.float64) - expected)
-    differ: Mask = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
-    return differ
+    return ~(difference <= 1e-6 + 1e-9 * np.abs(expected))

@@ -120,8 +120,7 @@ class CohortParams(Parameters):
 
 def cohort_of(params: Parameters) -> int | None:
     """The parameter ``cohort`` of a selection; None if it was not given or the selection has none."""
-    cohort: int | None = getattr(params, "cohort", None)
-    return cohort
+    return getattr(params, "cohort", None)
 
 
 @dataclass(frozen=True, slots=True)

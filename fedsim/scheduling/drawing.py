@@ -59,8 +59,7 @@ def weighted_order(
     """
     positive = weights > 0
     times = generator.exponential(size=len(clients))[positive] / weights[positive]
-    order: list[int] = clients[positive][np.argsort(times, kind="stable")].tolist()
-    return order
+    return clients[positive][np.argsort(times, kind="stable")].tolist()
 
 
 class Replacing(Selection):

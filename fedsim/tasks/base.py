@@ -153,8 +153,7 @@ class Task(Component, ABC):
             )
         exact = training.local_epochs * self.steps_per_epoch(training)
         # A product such as 1.1 x 50 may exceed the whole number by a rounding error.
-        steps: IntArray = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
-        return steps
+        return np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
 
     def memory_bytes(
         self, training: Training, kept: int, frozen: int = 0
@@ -170,8 +169,7 @@ class Task(Component, ABC):
         trained = self.layout.trainable - frozen
         model = self.fixed_elements + self.layout.size + (1 + optimizer.buffers) * trained
         elements = model + kept + self.activations_per_sample() * batch
-        needed: npt.NDArray[np.float64] = elements * ITEM_BYTES[training.dtype]
-        return needed
+        return elements * ITEM_BYTES[training.dtype]
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
         """Cost of one evaluation, in forward passes of one sample; 0 if it is negligible compared with training.

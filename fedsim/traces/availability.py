@@ -633,8 +633,7 @@ class OnlineSampler:
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
             chosen = chosen[np.sort(where)]
-        first: list[int] = chosen[:k].tolist()
-        return first
+        return chosen[:k].tolist()
 
     def _attempts(self, draw: int | Ints, first: int, last: int) -> Ints:
         """The clients of attempts ``first`` to ``last`` of a draw from all clients; one row per draw if several."""

@@ -128,8 +128,7 @@ def normalize(
 def ranks(counts: Ints) -> Ints:
     """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
     total = int(counts.sum())
-    ranks: Ints = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    return ranks
+    return np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
@@ -164,5 +163,4 @@ def device_periods(bundle: TraceBundle, window: Ints) -> Ints:
     # An integer column with nulls becomes float64, which is exact for 285 years of microseconds.
     period = bundle.numpy("devices", "period_us").astype(np.float64)
     known: Ints = np.where(np.isnan(period), 0, period).astype(np.int64)
-    result: Ints = np.where(np.isnan(period), window, known)
-    return result
+    return np.where(np.isnan(period), window, known)

@@ -286,8 +286,7 @@ def to_numpy(values: Any) -> npt.NDArray[Any]:
     if pa.types.is_boolean(kind):
         return filled(values.cast(pa.int8()), 0).view(np.bool_)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
-        return array
+        return values.to_numpy(zero_copy_only=False)
     if values.null_count and pa.types.is_integer(kind):
         values = values.cast(pa.float64(), safe=False)
     return filled(values, np.nan)

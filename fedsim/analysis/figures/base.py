@@ -131,8 +131,7 @@ def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.fl
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.floor(np.log10(np.abs(values)))
     step = 10.0 ** np.clip(digits - 1 - np.where(np.isfinite(size), size, 0.0), -300, 300)
-    rounded: npt.NDArray[np.float64] = np.round(values * step) / step
-    return rounded
+    return np.round(values * step) / step
 
 
 def sentence(text: str) -> str:
@@ -238,8 +237,7 @@ def integer_bins(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """Number of values in each bin; values beyond the last bin are counted in it."""
-    counted: npt.NDArray[np.int64] = np.histogram(np.minimum(values, edges[-1]), edges)[0]
-    return counted
+    return np.histogram(np.minimum(values, edges[-1]), edges)[0]
 
 
 def histogram(

@@ -101,10 +101,7 @@ def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> np
 
 def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """The share of the samples that are at most x, for each x."""
-    shares: npt.NDArray[np.float64] = np.searchsorted(np.sort(samples), x, side="right") / len(
-        samples
-    )
-    return shares
+    return np.searchsorted(np.sort(samples), x, side="right") / len(samples)
 
 
 @contextlib.contextmanager

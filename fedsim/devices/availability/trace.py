@@ -61,8 +61,7 @@ class TraceAvailability(AvailabilityModel):
         shift_s = u * horizon_s
         if self.params.shift == "days":
             shift_s = np.floor(u * max(1.0, horizon_s // DAY_S)) * DAY_S
-        shift_ns: npt.NDArray[np.int64] = np.rint(shift_s * NS_PER_S).astype(np.int64)
-        return shift_ns
+        return np.rint(shift_s * NS_PER_S).astype(np.int64)
 
     @override
     def offset_ns(self) -> npt.NDArray[np.int64] | int:

@@ -144,8 +144,7 @@ class ComputeTable:
         if not self._bundle.has("compute", name):
             return np.full(len(self._rows), np.nan)
         values = np.append(self._bundle.numpy("compute", name).astype(np.float64), np.nan)
-        taken: npt.NDArray[np.float64] = values[self._rows]
-        return taken
+        return values[self._rows]
 
     def is_inference(self) -> npt.NDArray[np.bool_]:
         """Whether each client's row was measured for inference, (N,)."""

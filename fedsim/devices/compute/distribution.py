@@ -128,5 +128,4 @@ class UniformTimes(_Drawn):
         """Longest step time."""
 
     def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        step: npt.NDArray[np.float64] = self.params.low + (self.params.high - self.params.low) * u
-        return step
+        return self.params.low + (self.params.high - self.params.low) * u

@@ -82,8 +82,7 @@ class TraceCompute(ComputeModel):
                 hint = "it has times, which are used without reference_step: remove it"
             where = "devices.compute.reference_step"
             require_known(speed, "relative_speed", where, hint, context)
-            step: npt.NDArray[np.float64] = params.reference_step / speed / params.speed_factor
-            return step
+            return params.reference_step / speed / params.speed_factor
         inference = table.is_inference()
         if params.train_factor != 1 and not inference.any():
             raise UserError(
@@ -136,8 +135,7 @@ class Flops(ComputeModel):
         median_s = (
             params.fixed + context.batch_samples * context.flops_per_sample / params.flops_per_s
         )
-        result: npt.NDArray[np.float64] = median_s / self._speeds()
-        return result
+        return median_s / self._speeds()
 
     def _speeds(self) -> npt.NDArray[np.float64]:
         """Speed of each client's device relative to the median one, (N,)."""

@@ -50,8 +50,7 @@ class _Batched(torch.autograd.Function):
 
     @staticmethod
     def forward(function: Any, first: Tensor, second: Tensor, *options: Pair) -> Tensor:
-        result: Tensor = function(first[None], second[None], *options)[0]
-        return result
+        return function(first[None], second[None], *options)[0]
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:

@@ -236,8 +236,7 @@ class StackedSession(SupervisedSession[KernelType]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel: Any = self._kernel
         batch = self.padded(step, len(weights))
-        losses: Tensor = kernel.replay(kernel.differentiate, (weights, out), batch)
-        return losses
+        return kernel.replay(kernel.differentiate, (weights, out), batch)
 
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None

@@ -115,8 +115,7 @@ class Submodels(Component, ABC):
             channels = full[0] if len(full) > 2 else 0 if len(full) == 2 else channels
             block = np.arange(math.prod(full)).reshape(full)[np.ix_(*axes)] + offset
             pieces.append(block.reshape(-1))
-        positions: IntArray = np.concatenate(pieces)
-        return positions
+        return np.concatenate(pieces)
 
     def window(self, full: int, count: int, round: int) -> IntArray:
         """Which ``count`` of the ``full`` units of a layer a part has, ascending, (count,)."""

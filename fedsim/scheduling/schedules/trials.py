@@ -79,8 +79,7 @@ class Ata(Schedule):
         observed = np.maximum(self._observed, 1)
         surprise = math.log(2 * self._rounds**2) / observed
         width = 2 * self.params.spread * np.maximum(np.sqrt(surprise), surprise)
-        bounds_s: npt.NDArray[np.float64] = self._total_s / observed * np.maximum(1 - width, 0)
-        return bounds_s
+        return self._total_s / observed * np.maximum(1 - width, 0)
 
 
 def allocated(times_s: npt.NDArray[np.float64], tasks: int) -> list[int]:

@@ -70,8 +70,7 @@ class RoundRobin(Selection):
         self._times[chosen] += 1
         self._last[chosen] = self._draws
         self._draws += 1
-        clients: list[int] = chosen.tolist()
-        return clients
+        return chosen.tolist()
 
 
 class PeriodicGroups(Selection):
@@ -146,8 +145,7 @@ class PeriodicGroups(Selection):
         self._round += 1
         if self.params.order == "permutation":
             return self._turns[group].take(count, available)
-        chosen: list[int] = self.generator().permutation(available)[:count].tolist()
-        return chosen
+        return self.generator().permutation(available)[:count].tolist()
 
 
 def _lap(members: npt.NDArray[np.int64], stream: Stream, lap: int) -> npt.NDArray[np.int64]:

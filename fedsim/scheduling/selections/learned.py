@@ -218,8 +218,7 @@ class REFL(Selection):
         self._draws += 1
         self._drawn_at[chosen] = self._draws
         self._at_work[chosen] = True
-        clients: list[int] = chosen.tolist()
-        return clients
+        return chosen.tolist()
 
     def predicted(self, clients: IntArray) -> FloatArray:
         """Predicted probability that each client is online one to two round lengths from now."""
@@ -229,8 +228,7 @@ class REFL(Selection):
         seen = self._seen[clients]
         share = (seen.sum(1) + 1.0) / (self._observations.sum() + 2.0)
         chances = (seen[:, slots] + share[:, None]) / (self._observations[slots] + 1.0)
-        result: FloatArray = chances.mean(1)
-        return result
+        return chances.mean(1)
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """Mark the client as idle; without rounds, measure the length of its dispatch."""

@@ -57,8 +57,7 @@ class TiFL(Selection):
         generator = self.generator()
         tier = int(generator.choice(len(chances), p=chances / chances.sum()))
         self.on_tier(tier)
-        chosen: list[int] = generator.permutation(available[tiers == tier])[:count].tolist()
-        return chosen
+        return generator.permutation(available[tiers == tier])[:count].tolist()
 
     def tier_chances(self, present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
         """Probabilities of the tiers up to a factor, 0 for those not ``present`` (T,); (T,)."""

@@ -28,8 +28,7 @@ class Uniform(Selection):
     def draw(self, count: int) -> list[int]:
         if self._members is None:
             return self.server.sample_online(count)
-        clients: list[int] = self.generator().permutation(self.available())[:count].tolist()
-        return clients
+        return self.generator().permutation(self.available())[:count].tolist()
 
 
 class UniformWithReplacement(Replacing):
@@ -128,13 +127,11 @@ class Bernoulli(Selection):
         if sine is None:
             return self._probability
         factor = sine.offset + sine.amplitude * math.sin(2 * math.pi * round_ / sine.period)
-        scaled: npt.NDArray[np.float64] = np.clip(self._probability * factor, 0.0, 1.0)
-        return scaled
+        return np.clip(self._probability * factor, 0.0, 1.0)
 
     @property
     def allows_empty(self) -> bool:
-        allowed: bool = self.params.allow_empty
-        return allowed
+        return self.params.allow_empty
 
     def cohort_size(self, factor: float = 1.0) -> int:
         """Clients expected in the next round, times ``factor``, rounded up."""

@@ -28,8 +28,7 @@ class LinearStack(nn.Module):
         values = inputs.flatten(1)
         for layer in self.layers[:-1]:
             values = torch.relu(layer(values))
-        result: Tensor = self.layers[-1](values)
-        return result
+        return self.layers[-1](values)
 
 
 _FEATURE_ORDER = 2
@@ -176,8 +175,7 @@ class ResidualNetwork(nn.Module):
         """Outputs (n, classes) of images (n, depth, height, width)."""
         values = torch.relu(self.stem_norm(self.stem(inputs)))
         values = self.stages(values).mean(dim=(2, 3))
-        result: Tensor = self.classifier(values)
-        return result
+        return self.classifier(values)
 
 
 def _batch_norm(channels: int) -> nn.Module:
@@ -235,8 +233,7 @@ class CharacterLstm(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """Outputs (n, characters) of codes (n, length)."""
         states = self.layers(self.embedding(codes))
-        result: Tensor = self.classifier(states[:, -1])
-        return result
+        return self.classifier(states[:, -1])
 
 
 class AttentionBlock(nn.Module):
@@ -260,8 +257,7 @@ class AttentionBlock(nn.Module):
         scores = query @ key.transpose(-2, -1) / math.sqrt(width // self.heads)
         mixed = (torch.softmax(scores, dim=-1) @ value).transpose(1, 2)
         values = inputs + self.merge(mixed.reshape(samples, length, width))
-        result: Tensor = values + self.narrow(nn.functional.gelu(self.widen(self.norm2(values))))
-        return result
+        return values + self.narrow(nn.functional.gelu(self.widen(self.norm2(values))))
 
 
 class CharacterTransformer(nn.Module):
@@ -281,8 +277,7 @@ class CharacterTransformer(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """Outputs (n, characters) of codes (n, length)."""
         values = self.embedding(codes) + self.positions.weight
-        result: Tensor = self.classifier(self.norm(self.blocks(values)[:, -1]))
-        return result
+        return self.classifier(self.norm(self.blocks(values)[:, -1]))
 
 
 class EarlyExits(nn.Module):
@@ -325,8 +320,7 @@ class _Exit(nn.Module):
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, values: Tensor) -> Tensor:
-        result: Tensor = self.classifier(values.flatten(2).mean(2) if values.ndim > 2 else values)
-        return result
+        return self.classifier(values.flatten(2).mean(2) if values.ndim > 2 else values)
 
 
 def _taken_apart(module: nn.Module) -> tuple[list[nn.Module], nn.Module]:
