@@ -36,9 +36,10 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
 from fedsim.traces.tables import single_chunk
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import format_counted, format_names
 
-Int64Array = npt.NDArray[np.int64]
+Int64Array = Ints
 
 # The bundles of these parts are searched in this order for tables that all parts share.
 PartName = Literal["compute", "availability", "network"]
@@ -250,9 +251,9 @@ class Devices:
         flops = task.flops_per_sample() if needs_flops or not task.learns else None
         batch = np.minimum(task.samples, self.scenario.training.batch_size)
         factor = method.compute_factor() + method.extra_passes() / np.maximum(self.work.steps, 1)
-        work: npt.NDArray[np.float64] | float | None = flops
-        trainable: npt.NDArray[np.float64] | float = task.layout.trainable
-        shares: npt.NDArray[np.float64] | float = 1.0
+        work: Floats | float | None = flops
+        trainable: Floats | float = task.layout.trainable
+        shares: Floats | float = 1.0
         if parts is not None:
             shares = parts.of_clients(parts.flops_shares)
             trainable = parts.of_clients([one.layout.trainable for one in parts.tasks])
@@ -267,7 +268,7 @@ class Devices:
             factor = factor * ((task.flops_per_sample(frozen) or flops) / flops)
         return {"batch_samples": batch, "flops_per_sample": work, "compute_factor": factor}
 
-    def memory_needed(self, method: Method, parts: Parts | None) -> npt.NDArray[np.float64]:
+    def memory_needed(self, method: Method, parts: Parts | None) -> Floats:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
         if parts is None:
             sizes = self.task.layout.sizes
@@ -276,12 +277,12 @@ class Devices:
         levels = range(len(parts.rates))
         return parts.of_clients([self.memory_of_part(method, parts, level) for level in levels])
 
-    def memory_of_part(self, method: Method, parts: Parts, level: int) -> npt.NDArray[np.float64]:
+    def memory_of_part(self, method: Method, parts: Parts, level: int) -> Floats:
         """Bytes that training a part needs on each client's device, (N,)."""
         kept = round(_kept(method) * parts.share(level))
         return parts.tasks[level].memory_bytes(self.scenario.training, kept)
 
-    def memory_bytes(self) -> npt.NDArray[np.float64] | None:
+    def memory_bytes(self) -> Floats | None:
         """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
         given, of_client = self.scenario.devices.memory, self.memory_in_trace()
         memory = np.asarray(np.inf if given is None else given, dtype=np.float64)
@@ -296,7 +297,7 @@ class Devices:
             return None if given is None else memory
         return np.where(np.isnan(of_client), memory, of_client)
 
-    def memory_in_trace(self) -> npt.NDArray[np.float64] | None:
+    def memory_in_trace(self) -> Floats | None:
         """Memory of each client's device in bytes, NaN if the main trace lacks it; None if it has no such column."""
         bundle, rows = self._main()
         table = None if bundle is None else bundle.tables.get("compute")

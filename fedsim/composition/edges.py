@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.composition.devices import Devices
 from fedsim.composition.needs import missing_tables, unmet_requirements
@@ -42,6 +41,7 @@ from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.units import LONGEST_S, NEVER, NS_PER_S, to_ns
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import format_count, format_counted, format_names
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from fedsim.runs.run import Run
 
-Int64Array = npt.NDArray[np.int64]
+Int64Array = Ints
 
 _WHERE = "server.edges"
 
@@ -90,7 +90,7 @@ class Stays:
         cuts = np.searchsorted(self.edge[order], np.arange(1, self.edge.max() + 1))
         return [np.unique(part) for part in np.split(self.client[order], cuts)]
 
-    def samples(self, of_client: Int64Array, end_ns: int | None) -> npt.NDArray[np.float64]:
+    def samples(self, of_client: Int64Array, end_ns: int | None) -> Floats:
         """Training samples at each edge server, in the mean over the run, (E,)."""
         weights = of_client[self.client].astype(np.float64)
         if end_ns is not None:

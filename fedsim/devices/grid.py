@@ -15,10 +15,9 @@ from fedsim.devices.battery import Power
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import BY_GROUP, Cost, GridSeries
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import format_names
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 _J_PER_KWH = 3.6e6
 _MOST = 1e6
 """The largest carbon intensity or price; with much larger ones, a table may not contain the sums."""
@@ -77,7 +76,7 @@ class Grid:
     """
 
     regions: Sequence[Series]
-    of_client: npt.NDArray[np.int64]
+    of_client: Ints
     names: Sequence[str] = ()
 
     @classmethod

@@ -23,13 +23,11 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from fedsim.errors import UserError
 from fedsim.units import DAY_US, DURATION_UNITS
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""

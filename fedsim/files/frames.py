@@ -26,11 +26,12 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError, cut, nearest, refused
 from fedsim.files import cells
-from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
+from fedsim.files.cells import Bounds, Instants
 from fedsim.files.delimited import LONGEST_ROW_BYTES, checked_rows, repeated
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_counted
 
 _HEAD_BYTES = 1 << 16

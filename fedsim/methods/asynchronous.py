@@ -12,7 +12,6 @@ from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
-    FloatArray,
     LocalUpdate,
     Memory,
     Method,
@@ -26,13 +25,14 @@ from fedsim.methods.base import (
 )
 from fedsim.methods.fedavg import FedAvg, Proximal
 from fedsim.parts.component import Parameters
+from fedsim.vocabulary.arrays import Floats
 
 
 class StalenessWeight(Parameters, ABC):
     """A kind of weight."""
 
     @abstractmethod
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         """Weights for staleness counted in versions, elementwise, in the update to a version."""
 
 
@@ -42,7 +42,7 @@ class ConstantStaleness(StalenessWeight):
     name: Literal["constant"]
     """Kind of weight."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         return np.ones_like(staleness)
 
 
@@ -55,7 +55,7 @@ class PolynomialStaleness(StalenessWeight):
     """How fast weights decrease (a). FedCompass's text gives 0.5; its published code computes (s + 1)^(+0.5), which
     weights stale updates *more* and is written -0.5 here."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         return (staleness + 1.0) ** -self.exponent
 
 
@@ -69,7 +69,7 @@ class HingeStaleness(StalenessWeight):
     slope: float = Field(default=10.0, gt=0)
     """How fast weights decrease after the delay (a)."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         return 1.0 / (self.slope * np.maximum(staleness - self.delay, 0.0) + 1.0)
 
 
@@ -81,7 +81,7 @@ class ReciprocalStaleness(StalenessWeight):
     delay: float = Field(default=10.0, gt=0)
     """Staleness up to which the weight is 1; in the theory the concurrency."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         return self.delay / np.maximum(staleness, self.delay)
 
 
@@ -103,9 +103,9 @@ class FedAsmuStaleness(StalenessWeight):
     offset: float = Field(default=0.0, ge=0)
     """The part that does not decrease (iota)."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         decreasing = self.scale / (math.sqrt(version) * (staleness + 1.0) ** self.exponent)
-        xi: FloatArray = self.mu * (decreasing + self.offset)
+        xi: Floats = self.mu * (decreasing + self.offset)
         return xi / (1 + xi)
 
 
@@ -132,7 +132,7 @@ class StalenessParams(Parameters):
     staleness_at: Literal["arrival", "aggregation"] = "arrival"
     """When staleness is counted: when the update arrives, or when it is aggregated."""
 
-    def weights_by_age(self, updates: Updates) -> FloatArray:
+    def weights_by_age(self, updates: Updates) -> Floats:
         """``alpha`` x the weight of each update's staleness, (C,)."""
         age = (
             updates.staleness
@@ -148,7 +148,7 @@ POPULATION_WEIGHTS = "weights each update by its client's share of the whole pop
 
 def population_weights(
     context: MethodContext, updates: Updates, weights: Literal["samples", "uniform"]
-) -> FloatArray:
+) -> Floats:
     """Shares p_i of the contributing clients in the whole population, (C,); all clients' shares sum to 1."""
     if weights == "uniform":
         return updates.multiplicity / context.clients
@@ -184,12 +184,12 @@ class FedBuff(FedAvg):
         super().__init__(params, context)
         self.weight_of_absent = POPULATION_WEIGHTS if params.scale == "population" else ""
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         if self.params.scale == "mean":
             return super().weights(updates)
         return population_weights(self.context, updates, self.params.weights)
 
-    def factors(self, updates: Updates) -> FloatArray:
+    def factors(self, updates: Updates) -> Floats:
         return self.params.weights_by_age(updates)
 
 
@@ -391,7 +391,7 @@ class Rennala(FedAvg):
     paper_schedules = ("rennala",)
     Params: ClassVar[type[Parameters]] = GradientParams
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         return averaging_weights(updates, "uniform")
 
 
@@ -409,7 +409,7 @@ class Malenia(Rennala):
     )
     paper_schedules = ("malenia",)
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         """1 / (n B_i) for each update of client i, (C,)."""
         _, client, counts = np.unique(updates.clients, return_inverse=True, return_counts=True)
         return 1 / (len(counts) * counts[client])
@@ -431,7 +431,7 @@ class MindFlayer(Rennala):
         """Expected number of updates per version, the sum over clients of trials times the probability that one is done
         in time (B), by which the paper divides; default: the number of updates that were done in time."""
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         """1 / B for every update, (C,)."""
         if self.params.expected is None:
             return super().weights(updates)
@@ -462,7 +462,7 @@ class Ata(Rennala):
         step = cohort.learning_rates.unsqueeze(1) * trained.mean_gradient
         return LocalUpdate({"delta": trained.model - start - step}, trained.loss)
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         gradients = updates.multiplicity * updates.steps
         return gradients / gradients.sum()
 
@@ -484,7 +484,7 @@ class Ringmaster(FedAvg):
     combines_parts = True
     Params: ClassVar[type[Parameters]] = GradientParams
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         return updates.multiplicity.astype(np.float64)
 
 
@@ -509,7 +509,7 @@ class AsyncSgd(Ringmaster):
         staleness: Staleness = ConstantStaleness(name="constant")
         """How steps decrease with the delay; ``reciprocal`` is the delay-adaptive rule of the papers."""
 
-    def factors(self, updates: Updates) -> FloatArray:
+    def factors(self, updates: Updates) -> Floats:
         return self.params.staleness.factor(updates.staleness.astype(np.float64), updates.version)
 
 

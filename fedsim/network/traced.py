@@ -16,17 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.network.base import (
-    BIT_NS_PER_BYTE,
-    Direction,
-    FloatArray,
-    IntArray,
-    Network,
-    column_view,
-)
+from fedsim.network.base import BIT_NS_PER_BYTE, Direction, Network, column_view
 from fedsim.network.static import latency_column_ns
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Floats, Ints
 
 _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")
@@ -120,8 +114,8 @@ class RateSeries:
             np.cumsum(done[low : high - 1], out=work[low + 1 : high])
         first_start = starts[offsets[:-1] + open_ended]
         span = last_end - first_start
-        self.mean_bps: FloatArray = work[offsets[1:] - 1 - open_ended] / span
-        self.mean_latency_s: FloatArray = np.bincount(number, weighted, minlength=count) / span
+        self.mean_bps: Floats = work[offsets[1:] - 1 - open_ended] / span
+        self.mean_latency_s: Floats = np.bincount(number, weighted, minlength=count) / span
         self.latencies_s = column_view(latencies)
         self.offsets = column_view(offsets)
         self.starts = column_view(starts)
@@ -256,7 +250,7 @@ class RateSeries:
         )
 
 
-def _filled(values: FloatArray, number: IntArray) -> FloatArray:
+def _filled(values: Floats, number: Ints) -> Floats:
     """``values`` with each NaN replaced by the last known value of its series, else the first; NaN if there is none."""
     for order in (slice(None), slice(None, None, -1)):
         ordered, series = values[order], number[order]
@@ -280,11 +274,11 @@ class Ride:
         first_lap_ns: simulated time at which a lap begins.
     """
 
-    series: IntArray
-    offset_ns: IntArray
-    scale: FloatArray
-    lap_ns: IntArray | int = 0
-    first_lap_ns: IntArray | int = 0
+    series: Ints
+    offset_ns: Ints
+    scale: Floats
+    lap_ns: Ints | int = 0
+    first_lap_ns: Ints | int = 0
 
 
 class TracedNetwork(Network):

@@ -17,6 +17,7 @@ from fedsim.devices.population import Population
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.outcomes import AGGREGATED, ARRIVED, Ending, Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Gather, LearningPlane, Train
 
@@ -238,12 +239,12 @@ def dispatch_columns(
     return columns
 
 
-def _seconds_or_nan(time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _seconds_or_nan(time_ns: Ints) -> Floats:
     """Seconds; NaN for negative times."""
     return np.where(time_ns < 0, np.nan, _seconds(time_ns))
 
 
-def _seconds(time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _seconds(time_ns: Ints) -> Floats:
     """The floating-point numbers nearest to the exact quotients, as Python's division of integers gives them."""
     if time_ns.max(initial=0) > _EXACT_NS:
         return np.array([value / NS_PER_S for value in time_ns.tolist()])

@@ -16,6 +16,7 @@ from fedsim.parts.component import Component, is_bundled, place
 from fedsim.parts.functions import returned, shown
 from fedsim.randomness import isolated
 from fedsim.tasks.reading.files import first_not_finite
+from fedsim.vocabulary.arrays import Ints
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
 """``binary`` is classification into two classes, with label 1 as the positive one."""
@@ -66,8 +67,8 @@ class Dataset:
     class_names: tuple[str, ...] = ()
     scale: npt.NDArray[np.float32] | None = None
     shift: npt.NDArray[np.float32] | None = None
-    train_groups: npt.NDArray[np.int64] | None = None
-    test_groups: npt.NDArray[np.int64] | None = None
+    train_groups: Ints | None = None
+    test_groups: Ints | None = None
     group_names: tuple[str, ...] = ()
     tokens: bool = False
     feature_names: tuple[str, ...] = ()

@@ -28,9 +28,9 @@ from fedsim.traces.intervals import (
     ranks,
 )
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import Bools, Ints
 from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
 from fedsim.units import NS_PER_US as _NS
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.formatting import format_duration
 
 _CHUNK_ROWS = 1 << 21

@@ -32,16 +32,8 @@ from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, require_new
 from fedsim.files.room import open_parquet
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import (
-    MOST_US,
-    TABLES,
-    Bools,
-    Ints,
-    filled,
-    make_table,
-    single_chunk,
-    to_numpy,
-)
+from fedsim.traces.tables import MOST_US, TABLES, filled, make_table, single_chunk, to_numpy
+from fedsim.vocabulary.arrays import Bools, Ints
 
 _Format = Literal["fedsim.trace/1"]
 SCHEMA: _Format = "fedsim.trace/1"

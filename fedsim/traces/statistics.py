@@ -17,9 +17,10 @@ from fedsim.files.cells import time_zone
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
-from fedsim.traces.tables import DIRECTIONS, Floats, Ints
+from fedsim.traces.tables import DIRECTIONS
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DAY_S, DAY_US
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.numbers import varies
 
 HOUR_US = DAY_US // 24

@@ -19,10 +19,8 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError, refused
 from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, Bounds
-from fedsim.files.cells import Bools as Bools
-from fedsim.files.cells import Floats as Floats
-from fedsim.files.cells import Ints as Ints
 from fedsim.units import LONGEST_S
+from fedsim.vocabulary.arrays import Bools, Ints
 
 STRING = pa.string()
 ID = pa.dictionary(pa.int32(), pa.string())

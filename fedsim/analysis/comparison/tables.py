@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import MAX_POINTS, bounded, curves
@@ -38,6 +37,7 @@ from fedsim.analysis.comparison.targets import (
     spread_over,
 )
 from fedsim.errors import UserError, nearest_or_all, printable
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import format_names, format_word
 from fedsim.vocabulary.metrics import (
     MetricDefinition,
@@ -45,8 +45,6 @@ from fedsim.vocabulary.metrics import (
     require_measured,
     require_target,
 )
-
-Floats = npt.NDArray[np.float64]
 
 SAME = " ≡ "
 """Joins the names of variants with identical results."""

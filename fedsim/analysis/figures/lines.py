@@ -19,6 +19,7 @@ from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, shorten
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import refused
 from fedsim.files.durable import replacing
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import Kind, format_duration
 
 _POINTS = 200
@@ -99,7 +100,7 @@ def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> np
     return np.append(shortened(np.geomspace(low, high, _POINTS), 5)[:-1], high)
 
 
-def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> Floats:
     """The share of the samples that are at most x, for each x."""
     return np.searchsorted(np.sort(samples), x, side="right") / len(samples)
 

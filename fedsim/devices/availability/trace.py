@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
 from fedsim.randomness import Purpose
 from fedsim.units import DAY_S, NS_PER_S, Duration, to_ns
+from fedsim.vocabulary.arrays import Ints
 
 if TYPE_CHECKING:
     from fedsim.traces.availability import AvailabilityIndex
@@ -51,7 +51,7 @@ class TraceAvailability(AvailabilityModel):
             return {table: "write devices.availability: always"}
 
     @cached_property
-    def _shift_ns(self) -> npt.NDArray[np.int64] | None:
+    def _shift_ns(self) -> Ints | None:
         """Shift of each client relative to ``start``, (N,); None without shifts."""
         bundle, context = self.context.traces, self.context
         if self.params.shift == "none":
@@ -64,7 +64,7 @@ class TraceAvailability(AvailabilityModel):
         return np.rint(shift_s * NS_PER_S).astype(np.int64)
 
     @override
-    def offset_ns(self) -> npt.NDArray[np.int64] | int:
+    def offset_ns(self) -> Ints | int:
         start_ns, shift_ns = to_ns(self.params.start), self._shift_ns
         return start_ns if shift_ns is None else start_ns + shift_ns
 

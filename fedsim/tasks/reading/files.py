@@ -33,6 +33,7 @@ from fedsim.files.room import open_parquet, require_room
 from fedsim.files.sources import CODECS, unpacked
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.parts.component import Parameters
+from fedsim.vocabulary.arrays import Bools
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -386,7 +387,7 @@ def names_of_arrays(path: Path) -> list[str]:
     return names
 
 
-def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[np.bool_]:
+def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> Bools:
     """The mask of the test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages."""
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
         message = f"{what} contains values other than true and false, or 1 and 0"

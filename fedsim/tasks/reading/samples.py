@@ -22,6 +22,7 @@ from fedsim.parts.functions import shown
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, TargetKind
 from fedsim.tasks.reading.files import as_tokens, download_cache, first_not_finite, test_marks
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.numbers import varies
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class HeldOutParameters(Parameters):
     seed: int = Field(default=0, ge=0)
     """Seed of the choice of test samples."""
 
-    def held_out(self, samples: int) -> npt.NDArray[np.bool_]:
+    def held_out(self, samples: int) -> Bools:
         """The mask of the test samples among this many samples; see :func:`held_out`."""
         return held_out(samples, self.test_share, self.seed)
 
@@ -50,7 +51,7 @@ class GeneratedParameters(Parameters):
     """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
 
 
-def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
+def held_out(samples: int, share: float, seed: int) -> Bools:
     """The mask of the test samples: the rounded ``share`` of all, chosen at random, (n,) bool.
 
     A pure function of its arguments, independent of library versions.
@@ -64,7 +65,7 @@ def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
 def split_dataset(
     x: npt.NDArray[Any],
     y: npt.NDArray[Any],
-    is_test: npt.NDArray[np.bool_],
+    is_test: Bools,
     groups: npt.NDArray[Any] | None = None,
     group_names: tuple[str, ...] = (),
     **attributes: Any,
@@ -97,16 +98,14 @@ def split_dataset(
     )
 
 
-def standardized(
-    x: npt.NDArray[np.float64], is_test: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.float32]:
+def standardized(x: Floats, is_test: Bools) -> npt.NDArray[np.float32]:
     """Features (n, d) minus their mean over the training samples, divided by their standard deviation.
 
     A feature that is constant over the training samples is not divided: its computed deviation is rounding error.
     """
     mean, std = x[~is_test].mean(axis=0), x[~is_test].std(axis=0)
     divisor = np.where(varies(std, mean, int((~is_test).sum())), std, 1.0)
-    scaled: npt.NDArray[np.float64] = (x - mean) / divisor
+    scaled: Floats = (x - mean) / divisor
     return scaled.astype(np.float32)
 
 
@@ -131,7 +130,7 @@ class PictureParameters(HeldOutParameters):
 def dataset_of_arrays(
     arrays: Arrays,
     where: str,
-    held_out: Callable[[int], npt.NDArray[np.bool_]],
+    held_out: Callable[[int], Bools],
     *,
     name: str,
     target_kind: TargetKind | None = "class",
@@ -434,7 +433,7 @@ def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
 
 def _labels(
     y: npt.NDArray[Any], first: int, where: str, notes: list[str]
-) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+) -> tuple[Ints, tuple[str, ...]]:
     """Labels (n,) of integers, whole numbers in floats, one-hot rows or names, and the sorted names of the classes.
 
     They are numbered from 0 and not all equal. How they were read is added to the ``notes``.

@@ -14,16 +14,7 @@ from pydantic import Field, field_validator
 
 from fedsim.errors import nearest_or_all, raise_all
 from fedsim.files import cells
-from fedsim.files.cells import (
-    FAR_US,
-    NAT,
-    Bools,
-    Bounds,
-    Ints,
-    RateUnit,
-    SpanUnit,
-    StepUnit,
-)
+from fedsim.files.cells import FAR_US, NAT, Bounds, RateUnit, SpanUnit, StepUnit
 from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
@@ -50,6 +41,7 @@ from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, LONGEST_S, Duration
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 _LASTS = Bounds(0, LONGEST_S, words="from 0 to a hundred years")

@@ -14,13 +14,14 @@ import pandas as pd
 from pydantic import Field
 
 from fedsim.files import cells
-from fedsim.files.cells import AMOUNT, AMOUNTS, RATES, Bools, DataUnit, Floats, Ints
+from fedsim.files.cells import AMOUNT, AMOUNTS, RATES, DataUnit
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers._assemble import LinkImporter, Notes, require_units
 from fedsim.traces.importers._times import TimeParams, Times
 from fedsim.traces.tables import DIRECTIONS, run_starts
 from fedsim.units import Duration
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_names
 
 _GAP = 30
