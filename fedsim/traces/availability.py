@@ -20,13 +20,7 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.intervals import (
-    FAR_US,
-    device_edges,
-    device_periods,
-    join_touching,
-    ranks,
-)
+from fedsim.traces.intervals import FAR_US, device_edges, device_periods, join_touching, ranks
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
 from fedsim.units import NS_PER_US as _NS

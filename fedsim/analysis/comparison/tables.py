@@ -39,12 +39,7 @@ from fedsim.analysis.comparison.targets import (
 from fedsim.errors import UserError, nearest_or_all, printable
 from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import format_names, format_word
-from fedsim.vocabulary.metrics import (
-    MetricDefinition,
-    definition,
-    require_measured,
-    require_target,
-)
+from fedsim.vocabulary.metrics import MetricDefinition, definition, require_measured, require_target
 
 SAME = " ≡ "
 """Joins the names of variants with identical results."""

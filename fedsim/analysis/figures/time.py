@@ -26,14 +26,7 @@ from fedsim.analysis.figures.base import (
 from fedsim.analysis.figures.learning import targets
 from fedsim.analysis.figures.lines import cumulative, places
 from fedsim.runs import Run
-from fedsim.runs.critical import (
-    CAUSES,
-    Saving,
-    critical_path,
-    saving,
-    seconds_of,
-    waiting_by_cause,
-)
+from fedsim.runs.critical import CAUSES, Saving, critical_path, saving, seconds_of, waiting_by_cause
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import (

@@ -20,11 +20,7 @@ from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import (
-    Records,
-    observed_tables,
-    records_by_field,
-)
+from fedsim.traces.importers._assemble import Records, observed_tables, records_by_field
 from fedsim.traces.tables import id_column
 from fedsim.units import US_PER_S
 from fedsim.vocabulary.arrays import Floats

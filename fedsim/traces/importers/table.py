@@ -20,11 +20,7 @@ from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule, held
 from fedsim.traces.importers import Imported, Importer
-from fedsim.traces.importers._assemble import (
-    note_outside,
-    observed_tables,
-    require_units,
-)
+from fedsim.traces.importers._assemble import note_outside, observed_tables, require_units
 from fedsim.traces.importers._columns import (
     COLUMNS,
     MANY,
