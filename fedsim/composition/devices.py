@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,10 +35,8 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
 from fedsim.traces.tables import single_chunk
-from fedsim.vocabulary.arrays import Floats, Ints
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.formatting import format_counted, format_names
-
-Int64Array = Ints
 
 # The bundles of these parts are searched in this order for tables that all parts share.
 PartName = Literal["compute", "availability", "network"]
@@ -222,14 +219,14 @@ class Devices:
         )
         return Footprint(power, carbon, devices.cost, prices)
 
-    def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
+    def network_context(self, offset_ns: Ints | int = 0) -> NetworkContext:
         """What the network of the clients is built from."""
         edges = self.scenario.server.edges
         members = None if edges is None else edges.members
         servers = members.nodes if isinstance(members, EdgeNearest) else ()
         return NetworkContext(**self._context("network", offset_ns), servers=servers)
 
-    def _context(self, part: PartName, offset_ns: Int64Array | int = 0) -> dict[str, Any]:
+    def _context(self, part: PartName, offset_ns: Ints | int = 0) -> dict[str, Any]:
         """What a part of the devices is built from; its traces have the offset of availability if both replay one."""
         bundle = self.bundle(part)
         is_shared = bundle is not None and bundle is self.bundle("availability")
@@ -315,7 +312,7 @@ class Devices:
         parts: tuple[PartName, ...] = get_args(PartName)
         return next((part for part in parts if self.bundle(part) is not None), None)
 
-    def _main(self) -> tuple[TraceBundle | None, Int64Array]:
+    def _main(self) -> tuple[TraceBundle | None, Ints]:
         """The bundle of the main part, and the row of each client's device in it."""
         part = self._main_part
         if part is None:
@@ -330,7 +327,7 @@ class Devices:
         shared = getattr(devices, key)
         return (shared, f"devices.{key}") if own is None else (own, f"devices.{part}.{key}")
 
-    def trace_column(self, column: str, where: str) -> npt.NDArray[Any]:
+    def trace_column(self, column: str, where: str) -> Array:
         """A column of the main trace's ``devices`` table, for each client."""
         bundle, rows = self._main()
         if bundle is None or not bundle.has("devices", column):
@@ -366,7 +363,7 @@ class Devices:
         self._bundles[part] = self.shared.trace(path)
         return self._bundles[part]
 
-    def device_rows(self, part: PartName) -> Int64Array:
+    def device_rows(self, part: PartName) -> Ints:
         """Row of each client's device in the bundle of a part."""
         bundle, (pairing, pairing_key) = self.bundle(part), self._setting(part, "assign")
         if bundle is None:
@@ -389,7 +386,7 @@ class Devices:
             )
         return np.arange(clients, dtype=np.int64)
 
-    def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
+    def _rows_by_name(self, bundle: TraceBundle) -> Ints:
         names = self.task.client_names
         if not names:
             raise UserError(
@@ -415,13 +412,13 @@ def _kept(method: Method) -> int:
     return sum(memory.elements for memory in memories if memory.keeper != "server")
 
 
-def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
+def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Ints:
     """Row of the device of each name in a bundle; -1 if there is none."""
     rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
     return rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
-def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:
+def _power(energy: Energy, bundle: TraceBundle | None, rows: Ints, clients: int) -> Power:
     figures: list[Energy | EnergyClass] = [energy, *energy.classes.values()]
     watts = np.array([[item.download_w, item.compute_w, item.upload_w] for item in figures])
     if not energy.classes:

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from fedsim.runs.run import Run
 
-Int64Array = Ints
 
 _WHERE = "server.edges"
 
@@ -65,10 +64,10 @@ class Stays:
         names: of the edge servers; empty if they have none.
     """
 
-    client: Int64Array
-    edge: Int64Array
-    since_ns: Int64Array
-    until_ns: Int64Array
+    client: Ints
+    edge: Ints
+    since_ns: Ints
+    until_ns: Ints
     drops: bool = False
     names: Sequence[str] = ()
 
@@ -79,18 +78,18 @@ class Stays:
         return [tuple(move) for move in stays[np.argsort(stays[:, 0], kind="stable")].tolist()]
 
     @property
-    def of_client(self) -> Int64Array:
+    def of_client(self) -> Ints:
         """The first edge server of each client, (N,)."""
         return self.edge[self.since_ns == 0]
 
     @cached_property
-    def members(self) -> list[Int64Array]:
+    def members(self) -> list[Ints]:
         """The clients that are ever at each edge server, ascending."""
         order = np.lexsort((self.client, self.edge))
         cuts = np.searchsorted(self.edge[order], np.arange(1, self.edge.max() + 1))
         return [np.unique(part) for part in np.split(self.client[order], cuts)]
 
-    def samples(self, of_client: Int64Array, end_ns: int | None) -> Floats:
+    def samples(self, of_client: Ints, end_ns: int | None) -> Floats:
         """Training samples at each edge server, in the mean over the run, (E,)."""
         weights = of_client[self.client].astype(np.float64)
         if end_ns is not None:

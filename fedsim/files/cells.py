@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BeforeValidator, WithJsonSchema
 
 from fedsim.errors import UserError
 from fedsim.units import DAY_US, DURATION_UNITS
-from fedsim.vocabulary.arrays import Bools, Floats, Ints
+from fedsim.vocabulary.arrays import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,7 +107,7 @@ class Bounds:
     open_low: bool = False
     words: str = ""
 
-    def contain(self, values: npt.NDArray[Any]) -> Bools:
+    def contain(self, values: Array) -> Bools:
         """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
         with np.errstate(invalid="ignore"):
             inside = (values > self.low) if self.open_low else (values >= self.low)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
@@ -25,7 +24,7 @@ from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family
 from fedsim.units import Size
-from fedsim.vocabulary.arrays import Floats, Ints
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 if TYPE_CHECKING:
@@ -275,7 +274,7 @@ def steps_per_epoch(samples: Ints, batch_size: int, *, drops_last: bool = False)
     return np.maximum(whole, 1)
 
 
-def as_tensor(array: npt.NDArray[Any]) -> Tensor:
+def as_tensor(array: Array) -> Tensor:
     """The array as a tensor that shares its memory."""
     import torch
 

@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from fedsim.parts.component import Component, is_bundled, place
 from fedsim.parts.functions import returned, shown
 from fedsim.randomness import isolated
 from fedsim.tasks.reading.files import first_not_finite
-from fedsim.vocabulary.arrays import Ints
+from fedsim.vocabulary.arrays import Array, Ints
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
 """``binary`` is classification into two classes, with label 1 as the positive one."""
@@ -58,10 +58,10 @@ class Dataset:
     """
 
     name: str
-    train_x: npt.NDArray[Any]
-    train_y: npt.NDArray[Any]
-    test_x: npt.NDArray[Any]
-    test_y: npt.NDArray[Any]
+    train_x: Array
+    train_y: Array
+    test_x: Array
+    test_y: Array
     classes: int
     kind: Kind = "classification"
     class_names: tuple[str, ...] = ()

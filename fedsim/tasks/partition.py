@@ -17,7 +17,7 @@ from fedsim.parts.component import Component, Parameters
 from fedsim.parts.functions import returned, shown, wrong_return
 from fedsim.randomness import Stream
 from fedsim.tasks.dataset import Dataset
-from fedsim.vocabulary.arrays import Bools, Ints
+from fedsim.vocabulary.arrays import Array, Bools, Ints
 from fedsim.vocabulary.formatting import format_count, format_counted
 
 UNUSED = -1
@@ -197,7 +197,7 @@ def compressed_rows(owners: Ints, clients: int) -> tuple[Ints, Ints]:
     return offsets, order[unused:].astype(np.int64)
 
 
-def _classes(dataset: Dataset, y: npt.NDArray[Any]) -> Ints:
+def _classes(dataset: Dataset, y: Array) -> Ints:
     """Class of each sample, (n,) int64; all 0 for a regression."""
     return np.zeros(len(y), np.int64) if dataset.kind == "regression" else y
 

@@ -33,7 +33,7 @@ from fedsim.files.durable import replacing_folder, require_new
 from fedsim.files.room import open_parquet
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import MOST_US, TABLES, filled, make_table, single_chunk, to_numpy
-from fedsim.vocabulary.arrays import Bools, Ints
+from fedsim.vocabulary.arrays import Array, Bools, Ints
 
 _Format = Literal["fedsim.trace/1"]
 SCHEMA: _Format = "fedsim.trace/1"
@@ -205,7 +205,7 @@ class TraceBundle:
             raise self.error(f"the trace bundle has no table {name}", f"its tables are: {names}")
         return self.tables[name]
 
-    def numpy(self, table: str, column: str) -> npt.NDArray[Any]:
+    def numpy(self, table: str, column: str) -> Array:
         """A numeric column as a numpy array, without a copy if Arrow allows it; nulls of floats become NaN."""
         return to_numpy(single_chunk(self.table(table).column(column)))
 

@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis import statistics
 from fedsim.errors import printable
 from fedsim.runs import Run
-from fedsim.vocabulary.arrays import Floats, Ints
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.formatting import ABSENT, Kind, format_duration, format_value
 
 MAX_POINTS, _SAMPLED = 1000, 25
@@ -40,7 +39,7 @@ class Column:
     key: str
     label: str
     kind: Kind
-    values: Sequence[Any] | npt.NDArray[Any]
+    values: Sequence[Any] | Array
 
     @functools.cached_property
     def numeric(self) -> bool:
@@ -236,7 +235,7 @@ def integer_bins(values: Ints) -> Ints:
     return np.arange(math.ceil((top + 1) / width) + 1) * width
 
 
-def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> Ints:
+def counts_in(values: Array, edges: Array) -> Ints:
     """Number of values in each bin; values beyond the last bin are counted in it."""
     return np.histogram(np.minimum(values, edges[-1]), edges)[0]
 
@@ -244,8 +243,8 @@ def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> Ints:
 def histogram(
     id: str,
     finding: str,
-    values: npt.NDArray[Any],
-    edges: npt.NDArray[Any],
+    values: Array,
+    edges: Array,
     kind: Kind,
     key: str,
     label: str,

@@ -36,7 +36,7 @@ from fedsim.tasks.reading.samples import (
     split_dataset,
     standardized,
 )
-from fedsim.vocabulary.arrays import Bools, Floats, Ints
+from fedsim.vocabulary.arrays import Array, Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_names
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Table(DatasetComponent):
             x = as_tokens(frame[features].to_numpy(), f"columns {', '.join(features)}", path)
         else:
             x = _finite(frame[features].to_numpy(dtype=np.float64), features, path)
-        labels: npt.NDArray[Any]
+        labels: Array
         target: dict[str, Any] = {"classes": 1, "kind": "regression"}
         if params.target_kind == "class":
             classes, labels = _classes(frame[params.target], path)
@@ -217,7 +217,7 @@ class Table(DatasetComponent):
         return features
 
 
-def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], Ints]:
+def _classes(column: pd.Series[Any], path: Path) -> tuple[Array, Ints]:
     values = column.to_numpy()
     is_float = column.dtype.kind == "f" and np.isfinite(values).all()
     is_whole = column.dtype.kind in "iub" or (is_float and not (values % 1).any())

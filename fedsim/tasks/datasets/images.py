@@ -25,7 +25,7 @@ from fedsim.tasks.reading.files import (
     read_bytes,
     reading,
 )
-from fedsim.vocabulary.arrays import Ints
+from fedsim.vocabulary.arrays import Array, Ints
 from fedsim.vocabulary.formatting import format_count
 
 MNIST_FILES = (
@@ -116,7 +116,7 @@ def _labeled(images_path: Path, labels_path: Path) -> tuple[npt.NDArray[np.uint8
 _UNSIGNED_BYTE = 8
 
 
-def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
+def read_idx(path: Path, dimensions: int) -> Array:
     """The uint8 array of an IDX file; memory-mapped (copy on write) if the file is not compressed.
 
     Args:

@@ -45,6 +45,7 @@ from fedsim.tasks.reading.samples import (
     numbered_by,
     opened,
 )
+from fedsim.vocabulary.arrays import Array
 
 
 class Torchvision(DatasetComponent):
@@ -375,7 +376,7 @@ def _image(stored: Any, where: str, folder: Path | None) -> Any:
     return image
 
 
-def _labels(splits: list[Any], column: str, where: str) -> tuple[npt.NDArray[Any], Sequence[str]]:
+def _labels(splits: list[Any], column: str, where: str) -> tuple[Array, Sequence[str]]:
     """The labels of all splits (n,), as the first one numbers its classes, and its names of them.
 
     Labels are text, without names, if they are text in one of the splits.
@@ -397,7 +398,7 @@ def _identity(split: Any) -> tuple[Any, ...]:
     return (split._fingerprint, *((str(file), file.stat().st_mtime_ns) for file in files))
 
 
-def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
+def _values(table: Any, column: str, where: str) -> Array:
     # Not table[column], which would decode images, whatever they are.
     values = table.select_columns(column).with_format("arrow")[:][column].to_pylist()
     if None in values:
@@ -413,7 +414,7 @@ def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
     return array
 
 
-def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
+def _numbers(table: Any, columns: list[str], where: str) -> Array:
     """The values of columns of numbers (n, columns), or those of one column of arrays (n, ...)."""
     rows, schema = table.with_format("numpy"), table.data.schema
     # Images and the like are not decoded.

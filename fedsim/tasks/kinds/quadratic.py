@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
@@ -15,7 +14,7 @@ from fedsim.parts.parameters import Parameters
 from fedsim.randomness import Stream
 from fedsim.tasks.base import AnalyticTask, SizedParams, TaskContext, as_tensor
 from fedsim.tasks.layout import Layout
-from fedsim.vocabulary.arrays import Floats, Ints
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -262,7 +261,7 @@ def _curvatures(values: Any, clients: int, size: int) -> Floats:
         raise _wrong(f"curvatures have shape {result.shape}, which is none of {shapes}")
     if result.ndim < 2:
         result = np.broadcast_to(result[..., None], (clients, size)).copy()
-    least: npt.NDArray[Any] = result
+    least: Array = result
     if result.ndim == 3:
         if not np.array_equal(result, result.transpose(0, 2, 1)):
             raise _wrong("a curvature matrix is not symmetric")

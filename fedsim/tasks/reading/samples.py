@@ -22,7 +22,7 @@ from fedsim.parts.functions import shown
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, TargetKind
 from fedsim.tasks.reading.files import as_tokens, download_cache, first_not_finite, test_marks
-from fedsim.vocabulary.arrays import Bools, Floats, Ints
+from fedsim.vocabulary.arrays import Array, Bools, Floats, Ints
 from fedsim.vocabulary.numbers import varies
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def held_out(samples: int, share: float, seed: int) -> Bools:
 
 
 def split_dataset(
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
+    x: Array,
+    y: Array,
     is_test: Bools,
-    groups: npt.NDArray[Any] | None = None,
+    groups: Array | None = None,
     group_names: tuple[str, ...] = (),
     **attributes: Any,
 ) -> Dataset:
@@ -109,7 +109,7 @@ def standardized(x: Floats, is_test: Bools) -> npt.NDArray[np.float32]:
     return scaled.astype(np.float32)
 
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Arrays = Mapping[str, Array]
 # Changes with what :func:`pixels` makes of an image, so that no entry of the cache outlives it.
 _DECODING = 2
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
@@ -270,9 +270,7 @@ def _class_names(split: Any) -> tuple[str, ...]:
     return tuple(names) if named else ()
 
 
-def numbered_by(
-    names: Sequence[str], labels: npt.NDArray[Any], others: Sequence[str], where: str
-) -> npt.NDArray[Any]:
+def numbered_by(names: Sequence[str], labels: Array, others: Sequence[str], where: str) -> Array:
     """Labels that number the names ``others``, renumbered by ``names``; unchanged if one of the two is empty."""
     # Labels below 0, which stand for unknown classes, are refused where all labels are checked.
     if not names or not others or list(names) == list(others) or (labels < 0).any():
@@ -293,7 +291,7 @@ def decoded(
     params: PictureParameters,
     where: str,
     key: Sequence[Any] | None = None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[Array, Array]:
     """Samples (n, ...) and labels (n,) of pairs whose samples are images (PIL), tensors, arrays or numbers.
 
     If ``key`` is given, which must identify the content, they are decoded once and then mapped from a file in the
@@ -316,7 +314,7 @@ def decoded(
     return _mapped(folder)
 
 
-def _mapped(folder: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _mapped(folder: Path) -> tuple[Array, Array]:
     x = np.lib.format.open_memmap(folder / "x.npy", mode="c")
     return x, np.load(folder / "y.npy", allow_pickle=False)
 
@@ -327,8 +325,8 @@ def _stacked(
     params: PictureParameters,
     where: str,
     file: Path | None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    x: npt.NDArray[Any] = np.empty(0)
+) -> tuple[Array, Array]:
+    x: Array = np.empty(0)
     labels, channels = [], params.channels
     for row, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -421,7 +419,7 @@ def _check_shapes(arrays: Arrays, where: str) -> None:
         raise UserError(f"its arrays do not fit together: {shapes}", where=where, hint=_FORM)
 
 
-def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
+def _quantities(y: Array, where: str) -> npt.NDArray[np.float32]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "fiu":
@@ -431,9 +429,7 @@ def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
         return y.astype(np.float32)
 
 
-def _labels(
-    y: npt.NDArray[Any], first: int, where: str, notes: list[str]
-) -> tuple[Ints, tuple[str, ...]]:
+def _labels(y: Array, first: int, where: str, notes: list[str]) -> tuple[Ints, tuple[str, ...]]:
     """Labels (n,) of integers, whole numbers in floats, one-hot rows or names, and the sorted names of the classes.
 
     They are numbered from 0 and not all equal. How they were read is added to the ``notes``.
@@ -497,7 +493,7 @@ def _known() -> Iterator[list[str]]:
         yield list(pair)
 
 
-def channels_first(x: npt.NDArray[Any], layout: Layout) -> tuple[npt.NDArray[Any], str | None]:
+def channels_first(x: Array, layout: Layout) -> tuple[Array, str | None]:
     """Samples with their channels in the second axis; other samples are returned as they are.
 
     With ``auto``, (n, height, width) of at least 8 x 8 and at most twice as long as wide are gray images, and (n,
