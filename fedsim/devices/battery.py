@@ -128,13 +128,7 @@ class Batteries:
         gained = self.recharge_w[index] * (now_ns - self._since_ns[client]) / NS_PER_S
         return min(self.capacity_j[index], self._charge_j[client] + gained)
 
-    def replay(
-        self,
-        clients: Ints,
-        begin_ns: Ints,
-        end_ns: Ints,
-        used_j: Floats,
-    ) -> Replay:
+    def replay(self, clients: Ints, begin_ns: Ints, end_ns: Ints, used_j: Floats) -> Replay:
         """The charge in recorded dispatches, from full batteries at time 0; this object stays as it is.
 
         Args:

@@ -199,10 +199,7 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
 
 
 def _routes(
-    paths: Sequence[list[str]],
-    number: dict[tuple[str, str], int],
-    latency_ns: Ints,
-    loss: Floats,
+    paths: Sequence[list[str]], number: dict[tuple[str, str], int], latency_ns: Ints, loss: Floats
 ) -> Routes:
     """The routes along ``paths`` of nodes."""
     links = [[number[arc] for arc in pairwise(nodes)] for nodes in paths]

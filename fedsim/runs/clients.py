@@ -117,12 +117,7 @@ def sampled_clients(client_ids: Ints) -> Ints:
     return ranked[np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))]
 
 
-def absences(
-    last_version: Ints,
-    versions: Ints,
-    sizes: Ints,
-    clients: Ints,
-) -> Ints:
+def absences(last_version: Ints, versions: Ints, sizes: Ints, clients: Ints) -> Ints:
     """For each server update, the number of updates since the client absent for longest last contributed.
 
     Args:

@@ -45,12 +45,7 @@ class Tiered(Continuous):
         self._rounds: list[Process] = []
 
     @classmethod
-    def tiers(
-        cls,
-        params: Params,
-        durations_s: Floats,
-        online: Ints,
-    ) -> Ints:
+    def tiers(cls, params: Params, durations_s: Floats, online: Ints) -> Ints:
         """Tiers of the profiled clients by duration; the others join them."""
         founders = np.arange(len(durations_s)) if params.profiled == "all" else online
         if params.tiers is None:
