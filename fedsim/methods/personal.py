@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, located
 from fedsim.methods.base import (
     Cohort,
     Collected,
@@ -107,10 +107,8 @@ def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
     if personal == "none" or personal == "all":
         return torch.full((layout.size,), personal == "all")
     if isinstance(personal, list):
-        try:
+        with located(_WHERE):
             return layout.mask(personal)
-        except UserError as error:
-            raise UserError(error.message, where=_WHERE, hint=error.hint) from None
     trainable = len(layout.names) - len(layout.buffers)
     last = layout.names[trainable - 1]
     module = last.rpartition(".")[0]

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, located
 from fedsim.parts.component import Component, is_bundled, place
 from fedsim.parts.functions import returned, shown
 from fedsim.randomness import isolated
@@ -168,12 +168,8 @@ class DatasetComponent(Component, ABC):
         """The result of :meth:`load`; a user's finds the global random generators starting from 0."""
         if is_bundled(type(self)):
             return self.load(folder)
-        try:
-            with isolated(0):
-                return returned(type(self), "load", self.load(folder), Dataset)
-        except UserError as error:
-            source = place(type(self), "load")
-            raise UserError(error.message, where=source, hint=error.hint) from error
+        with located(place(type(self), "load")), isolated(0):
+            return returned(type(self), "load", self.load(folder), Dataset)
 
 
 PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fedsim import bundled
-from fedsim.errors import UserError, printable, refused
+from fedsim.errors import UserError, located, printable, refused
 from fedsim.files.cells import time_zone
 from fedsim.files.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.files.documents import parsed
@@ -427,7 +427,5 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
         table = open_parquet(pa.py_buffer(content), file).read()
         if not trusted:
             table.validate(full=True)
-        try:
+        with located(file):
             return make_table(name, {key: table.column(key) for key in table.column_names})
-        except UserError as error:
-            raise UserError(error.message, where=file, hint=error.hint) from error
