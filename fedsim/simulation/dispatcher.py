@@ -15,7 +15,7 @@ from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.scheduling.base import Dispatch, Timer
 from fedsim.simulation.engine import Engine
-from fedsim.traces.availability import AvailabilityIndex, OnlineSampler
+from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.arrays import Ints
 
@@ -83,7 +83,7 @@ class Dispatcher:
         self._engine = engine
         self._clock = engine.clock
         self._availability = availability
-        self._sampler = OnlineSampler(availability, stream, prepare)
+        self._sampler = availability.sampler(stream, prepare)
         self._begin_dispatch = begin
         self._next_change_ns = next_change_ns
         self._is_patient = is_patient

@@ -325,6 +325,12 @@ class AvailabilityIndex:
         self._sweep.advance(t_ns)
         return self._sweep.online_clients.copy()
 
+    def sampler(
+        self, stream: Stream, prepare: Callable[[Ints], None] | None = None
+    ) -> OnlineSampler:
+        """Uniform draws from the clients that are online; see :class:`OnlineSampler`."""
+        return OnlineSampler(self, stream, prepare)
+
     # One client -----------------------------------------------------------------------------------------------------
 
     def next_arrival(self, t_ns: int) -> int:
