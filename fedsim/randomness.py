@@ -137,7 +137,8 @@ class Stream:
         """
         from scipy.special import ndtri
 
-        return ndtri(self.uniforms(clients, k))
+        result: Floats = ndtri(self.uniforms(clients, k))
+        return result
 
     def generator(self, client: int = 0, k: int = 0) -> np.random.Generator:
         """A NumPy generator (Philox) keyed by this stream, ``client`` and ``k``."""
@@ -185,7 +186,8 @@ class Draws:
         block = self._blocks.get(k >> bits)
         if block is None:
             return self._from_new_block(client, k)
-        return block[client << bits | k & self._mask]
+        number: float = block[client << bits | k & self._mask]
+        return number
 
     def _from_new_block(self, client: int, k: int) -> float:
         number = k >> self._bits
@@ -200,7 +202,8 @@ class Draws:
         clients = np.arange(self._clients)[:, None]
         block: Any = self._stream.uniforms(clients, draws).reshape(-1).data
         self._blocks[number] = block
-        return block[client << self._bits | k & self._mask]
+        first: float = block[client << self._bits | k & self._mask]
+        return first
 
 
 @contextmanager

@@ -73,19 +73,22 @@ def update_intervals_s(aggregations: pd.DataFrame) -> Floats:
 
     With rounds, these are the durations of the rounds, including the time in which a round waits for clients.
     """
-    return np.diff(aggregations["time_s"].to_numpy(), prepend=0.0)
+    intervals: Floats = np.diff(aggregations["time_s"].to_numpy(), prepend=0.0)
+    return intervals
 
 
 def turnaround_s(dispatches: pd.DataFrame) -> Floats:
     """Seconds from the dispatch to the arrival of each update that arrived, in order of dispatch."""
     seconds = (dispatches["arrived_s"] - dispatches["dispatched_s"]).dropna()
-    return seconds.to_numpy()
+    arrived: Floats = seconds.to_numpy()
+    return arrived
 
 
 def participation_counts(dispatches: pd.DataFrame, clients: int) -> Ints:
     """Number of aggregated updates of each client, shape (clients,)."""
     rows = outcome_codes(dispatches) == Outcome.AGGREGATED
-    return np.bincount(dispatches["client_id"].to_numpy()[rows], minlength=clients)
+    counted: Ints = np.bincount(dispatches["client_id"].to_numpy()[rows], minlength=clients)
+    return counted
 
 
 def lorenz_curve(counts: Ints) -> Floats:
@@ -165,7 +168,8 @@ def at_work(
     def since(ordered: Floats) -> Floats:
         # Sum over all starts before an edge of the time from the start to the edge: edge * count - sum of starts.
         count = np.searchsorted(ordered, edges_s, side="right")
-        return edges_s * count - np.concatenate([[0.0], np.cumsum(ordered)])[count]
+        past: Floats = edges_s * count - np.concatenate([[0.0], np.cumsum(ordered)])[count]
+        return past
 
     worked = since(begun) - since(ended)
     # Differences of large sums can leave a rounding error in intervals without work.

@@ -97,7 +97,8 @@ class Commands(Suggesting):
         module, name = (
             ("run", cmd_name) if cmd_name in _OF_RUN else (cmd_name.replace("-", "_"), "command")
         )
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""

@@ -148,7 +148,8 @@ def makes_bundle(function: Callable[..., TraceBundle]) -> Callable[..., None]:
         _write_new(lambda: function(**arguments), output, force, as_json)
 
     meaning = "Folder of the new trace bundle; its last part becomes its name."
-    return _writing(meaning, required=True)(run)
+    command: Callable[..., None] = _writing(meaning, required=True)(run)
+    return command
 
 
 @command.command()

@@ -201,7 +201,7 @@ def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool =
         part = replace(part, component=with_mixin(part.type, Compressed, ways=ways))
     if parts is not None:
         part = replace(part, component=with_mixin(part.type, InParts, parts=parts))
-    return part.create(
+    method: Method = part.create(
         MethodContext(
             layout=task.layout,
             clients=task.clients,
@@ -214,6 +214,7 @@ def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool =
             optimizer=training.optimizer.create(),
         )
     )
+    return method
 
 
 def check(world: World) -> list[UserError]:

@@ -172,7 +172,8 @@ class _Absences:
         rows = np.flatnonzero((ready_ns > ended_ns) & (begin_s < until_s))
         clients, begin_s, until_s = self._clients[rows], begin_s[rows], until_s[rows]
         low_s = np.bincount(clients, until_s - begin_s, minlength=count)
-        return np.maximum(low_s - self._total_s(clients, begin_s, until_s), 0.0)
+        online_s: Floats = np.maximum(low_s - self._total_s(clients, begin_s, until_s), 0.0)
+        return online_s
 
     def _total_s(self, clients: Ints, begin_s: Floats, end_s: Floats) -> Floats:
         """How long each client was offline within these spans, (clients,)."""

@@ -304,7 +304,8 @@ class Devices:
         ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
         known = np.flatnonzero(~np.isnan(ram_bytes))
         of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
-        return of_device[rows]
+        of_client: Floats = of_device[rows]
+        return of_client
 
     @property
     def _main_part(self) -> PartName | None:
@@ -415,7 +416,8 @@ def _kept(method: Method) -> int:
 def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Ints:
     """Row of the device of each name in a bundle; -1 if there is none."""
     rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
-    return rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    device_rows: Ints = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return device_rows
 
 
 def _power(energy: Energy, bundle: TraceBundle | None, rows: Ints, clients: int) -> Power:

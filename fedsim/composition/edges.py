@@ -80,7 +80,8 @@ class Stays:
     @property
     def of_client(self) -> Ints:
         """The first edge server of each client, (N,)."""
-        return self.edge[self.since_ns == 0]
+        first: Ints = self.edge[self.since_ns == 0]
+        return first
 
     @cached_property
     def members(self) -> list[Ints]:

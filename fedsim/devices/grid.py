@@ -54,7 +54,8 @@ class Series:
         periods, rest = np.divmod(time_s, self._edges[-1])
         at = np.searchsorted(self._edges, rest, side="right") - 1
         within = (rest.astype(np.longdouble) - self._edges[at]) * self._values[at]
-        return periods * self._sums[-1] + self._sums[at] + within
+        result: npt.NDArray[np.longdouble] = periods * self._sums[-1] + self._sums[at] + within
+        return result
 
     def cleanest_s(self, from_s: float, until_s: float) -> float:
         """The first instant of a span at which the value is least."""

@@ -158,7 +158,7 @@ def serialized(message: fl.Message) -> bytes:
     proto = fl.MessageProto(
         metadata=fl.metadata_to_proto(message.metadata), content=content, error=error
     )
-    return proto.SerializeToString()
+    return proto.SerializeToString()  # type: ignore[no-any-return]
 
 
 def apps_traceback(error: BaseException) -> str:

@@ -103,7 +103,10 @@ def node_unavailable(metadata: Any) -> Message:
 
 def identity(run_id: int, node_id: int) -> AbstractContextManager[Any]:
     """Set the sender of the messages that are made while the context lasts."""
-    return mock.patch.multiple(TaskIdentity, _task_id=1, _run_id=run_id, _node_id=node_id)
+    patch: AbstractContextManager[Any] = mock.patch.multiple(
+        TaskIdentity, _task_id=1, _run_id=run_id, _node_id=node_id
+    )
+    return patch
 
 
 @contextmanager

@@ -143,7 +143,8 @@ class Nodes:
         def sample(k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
             clients = self.online_clients(t_ns)
             clients = clients[~busy[clients]]
-            return clients[np.argsort(stream.hashes(draw, clients))][:k].tolist()
+            chosen: list[int] = clients[np.argsort(stream.hashes(draw, clients))][:k].tolist()
+            return chosen
 
         return SimpleNamespace(sample=sample, online_until_ns={})
 

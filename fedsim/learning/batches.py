@@ -65,7 +65,8 @@ class BatchOrder:
         """Positions per padded batch of each client: ``batch_size``, or fewer if it has fewer samples."""
         fewest = np.maximum(self.samples[clients], _NARROWEST)
         rounded = 1 << np.ceil(np.log2(fewest)).astype(np.int64)
-        return np.minimum(rounded, max(self.batch_size, _NARROWEST))
+        result: Ints = np.minimum(rounded, max(self.batch_size, _NARROWEST))
+        return result
 
     def visited(self, clients: Ints, steps: Ints) -> Ints:
         """Sum of the sizes of each client's first ``steps`` batches, (B,)."""
@@ -74,7 +75,8 @@ class BatchOrder:
             return steps * np.minimum(samples, self.batch_size)
         epochs, rest = np.divmod(steps, self.steps_per_epoch[clients])
         of_epoch = np.minimum(samples, self.steps_per_epoch[clients] * self.batch_size)
-        return epochs * of_epoch + rest * self.batch_size
+        result: Ints = epochs * of_epoch + rest * self.batch_size
+        return result
 
     def plan(
         self,

@@ -31,7 +31,8 @@ def row_matrix(rows: int, elements: int, *, like: Tensor) -> Tensor:
 def active_rows(steps: Ints) -> Ints:
     """Number of dispatches, sorted by ``steps`` (most first), that perform local step 0, 1, ...; (most steps,)."""
     most = int(steps[0]) if len(steps) else 0
-    return np.searchsorted(-steps, -np.arange(most), side="left")
+    counts: Ints = np.searchsorted(-steps, -np.arange(most), side="left")
+    return counts
 
 
 def _is_known(rule: LocalRule | None, collect: Sequence[Collected]) -> bool:

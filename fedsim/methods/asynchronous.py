@@ -56,7 +56,8 @@ class PolynomialStaleness(StalenessWeight):
     weights stale updates *more* and is written -0.5 here."""
 
     def factor(self, staleness: Floats, version: int) -> Floats:
-        return (staleness + 1.0) ** -self.exponent
+        result: Floats = (staleness + 1.0) ** -self.exponent
+        return result
 
 
 class HingeStaleness(StalenessWeight):
@@ -82,7 +83,8 @@ class ReciprocalStaleness(StalenessWeight):
     """Staleness up to which the weight is 1; in the theory the concurrency."""
 
     def factor(self, staleness: Floats, version: int) -> Floats:
-        return self.delay / np.maximum(staleness, self.delay)
+        result: Floats = self.delay / np.maximum(staleness, self.delay)
+        return result
 
 
 class FedAsmuStaleness(StalenessWeight):
@@ -152,7 +154,8 @@ def population_weights(
     """Shares p_i of the contributing clients in the whole population, (C,); all clients' shares sum to 1."""
     if weights == "uniform":
         return updates.multiplicity / context.clients
-    return updates.multiplicity * updates.samples / context.samples.sum()
+    result: Floats = updates.multiplicity * updates.samples / context.samples.sum()
+    return result
 
 
 class FedBuff(FedAvg):
@@ -190,7 +193,8 @@ class FedBuff(FedAvg):
         return population_weights(self.context, updates, self.params.weights)
 
     def factors(self, updates: Updates) -> Floats:
-        return self.params.weights_by_age(updates)
+        discounts: Floats = self.params.weights_by_age(updates)
+        return discounts
 
 
 class FedAsync(Proximal):
@@ -412,7 +416,8 @@ class Malenia(Rennala):
     def weights(self, updates: Updates) -> Floats:
         """1 / (n B_i) for each update of client i, (C,)."""
         _, client, counts = np.unique(updates.clients, return_inverse=True, return_counts=True)
-        return 1 / (len(counts) * counts[client])
+        weights: Floats = 1 / (len(counts) * counts[client])
+        return weights
 
 
 class MindFlayer(Rennala):
@@ -435,7 +440,8 @@ class MindFlayer(Rennala):
         """1 / B for every update, (C,)."""
         if self.params.expected is None:
             return super().weights(updates)
-        return updates.multiplicity / self.params.expected
+        weights: Floats = updates.multiplicity / self.params.expected
+        return weights
 
 
 class Ata(Rennala):
@@ -464,7 +470,8 @@ class Ata(Rennala):
 
     def weights(self, updates: Updates) -> Floats:
         gradients = updates.multiplicity * updates.steps
-        return gradients / gradients.sum()
+        shares: Floats = gradients / gradients.sum()
+        return shares
 
 
 class Ringmaster(FedAvg):
@@ -510,7 +517,10 @@ class AsyncSgd(Ringmaster):
         """How steps decrease with the delay; ``reciprocal`` is the delay-adaptive rule of the papers."""
 
     def factors(self, updates: Updates) -> Floats:
-        return self.params.staleness.factor(updates.staleness.astype(np.float64), updates.version)
+        factors: Floats = self.params.staleness.factor(
+            updates.staleness.astype(np.float64), updates.version
+        )
+        return factors
 
 
 class Ringleader(Method):

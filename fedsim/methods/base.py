@@ -113,7 +113,8 @@ class MethodContext:
         for step in range(1, len(covered)):
             velocity = momentum * velocity + 1
             covered[step] = covered[step - 1] + (1 + momentum * velocity if nesterov else velocity)
-        return covered[steps]
+        result: Floats = covered[steps]
+        return result
 
     def generator(self, *keys: int) -> np.random.Generator:
         """A generator of the method's own random numbers; equal keys give equal numbers.
@@ -684,4 +685,5 @@ def averaging_weights(updates: Updates, weights: Literal["samples", "uniform"]) 
     if weights not in ("samples", "uniform"):
         raise ValueError(f"weights must be 'samples' or 'uniform', not {weights!r}")
     raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
-    return raw / raw.sum()
+    result: Floats = raw / raw.sum()
+    return result

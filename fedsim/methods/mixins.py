@@ -213,7 +213,8 @@ class InParts(Method):
         """That of the method, with means over the clients that trained an entry, unless it combines parts itself."""
         method: Any = super()
         of_parts = _Overlapping(updates, self.parts, self.combines_parts)
-        return method.aggregate(server, of_parts)
+        state: ServerState = method.aggregate(server, of_parts)
+        return state
 
 
 @dataclass(frozen=True)

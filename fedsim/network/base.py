@@ -102,7 +102,8 @@ class Network(abc.ABC):
 
     def rate_bps(self, client: int, direction: Direction) -> float:
         """The client's nominal rate: constant, or the mean over time of a traced rate."""
-        return self._rates[direction][client]
+        rate: float = self._rates[direction][client]
+        return rate
 
     def latencies_ns(self, direction: Direction) -> Ints:
         """The one-way latencies of all clients, shape ``(clients,)``; see :meth:`latency_ns`."""
@@ -115,7 +116,8 @@ class Network(abc.ABC):
 
     def latency_ns(self, client: int, direction: Direction = Direction.DOWN) -> int:
         """One-way latency between client and server; the mean over time if it varies."""
-        return self._latency_ns[direction][client]
+        latency: int = self._latency_ns[direction][client]
+        return latency
 
 
 @dataclass(frozen=True, slots=True)

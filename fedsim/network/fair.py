@@ -188,7 +188,8 @@ class FairLinks:
 
     def capacity_bps(self, link: int) -> float:
         """Capacity of a link."""
-        return self._capacity_of[link]
+        capacity: float = self._capacity_of[link]
+        return capacity
 
     def rate_bps(self, flow_id: int) -> float:
         """The current rate of a flow.

@@ -178,7 +178,8 @@ class RateSeries:
                 passed_ns -= period
         # The first piece at whose end the target is reached; never an outage, which does no work.
         last = bisect_left(sums, target - slack, piece + 1, end) - 1
-        return passed_ns + starts[last] + round((target - sums[last]) / rates[last])
+        wire_ns: int = passed_ns + starts[last] + round((target - sums[last]) / rates[last])
+        return wire_ns
 
     def work_between(self, series: int, from_ns: int, until_ns: int) -> float:
         """Work (bit/s x ns) done between two instants of the series' own clock."""

@@ -95,7 +95,8 @@ def defined_at(function: Callable[..., Any]) -> str | None:
 
 def params_of(part: Component) -> Parameters:
     """The parameters from which an instance was built; a user's class may keep none."""
-    return getattr(part, "params", Parameters())
+    params: Parameters = getattr(part, "params", Parameters())
+    return params
 
 
 ComponentType = TypeVar("ComponentType", bound=Component)

@@ -136,7 +136,8 @@ class Checkpoints:
         """The state of the newest checkpoint whose state can be read, without its tensors; empty if there is none."""
         for path in reversed(self._numbered()):
             with contextlib.suppress(OSError, ValueError, UserError):
-                return parsed(STATE.read(path)["state"])
+                state: dict[str, Any] = parsed(STATE.read(path)["state"])
+                return state
         return {}
 
     def damaged(self) -> list[tuple[Path, str]]:

@@ -114,7 +114,10 @@ def sampled_clients(client_ids: Ints) -> Ints:
     ranked = clients[np.argsort(-counts, kind="stable")]
     affordable = max(int(_MOST_DISPATCHES / counts.mean()), _LEAST_CLIENTS)
     number = min(len(ranked), _MOST_CLIENTS, affordable)
-    return ranked[np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))]
+    picked: Ints = ranked[
+        np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))
+    ]
+    return picked
 
 
 def absences(last_version: Ints, versions: Ints, sizes: Ints, clients: Ints) -> Ints:

@@ -258,4 +258,5 @@ def _clients(run: Run, messages: list[str]) -> None:
 def _differ(recorded: npt.ArrayLike, expected: Floats | float) -> Bools:
     """The mask of the rows in which two columns differ by more than rounding."""
     difference = np.abs(np.asarray(recorded, np.float64) - expected)
-    return ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
+    differ: Bools = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
+    return differ

@@ -52,7 +52,8 @@ def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> F
     by_version: Floats = np.full(latest + 2, np.nan)
     # In reverse, so that the first row counts if a damaged table repeats a version.
     by_version[versions[known]] = times[known]
-    return by_version[np.minimum(entered, latest + 1)]
+    made: Floats = by_version[np.minimum(entered, latest + 1)]
+    return made
 
 
 def rows_by_client(client_ids: pd.Series[int], ids: Ints) -> tuple[npt.NDArray[np.intp], Bools]:

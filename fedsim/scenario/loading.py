@@ -52,7 +52,10 @@ class LoadedScenario:
 
         Paths are absolute, but for those of bundled traces (``builtin:NAME``).
         """
-        return bundled.portable(self.scenario.model_dump(mode="json", by_alias=True))
+        data: dict[str, Any] = bundled.portable(
+            self.scenario.model_dump(mode="json", by_alias=True)
+        )
+        return data
 
     def resolved_yaml(self) -> str:
         """:meth:`resolved` as YAML, keys in the order of the reference."""

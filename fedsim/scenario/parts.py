@@ -233,6 +233,6 @@ class OfKind:
 def _at(location: Sequence[str], error: Any, value: Any) -> Exception:
     """The error at ``location`` within the part."""
     if not location:
-        return error
+        return error  # type: ignore[no-any-return]
     details = InitErrorDetails(type=error, loc=tuple(location), input=value)
     return ValidationError.from_exception_data("part", [details])

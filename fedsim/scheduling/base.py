@@ -120,7 +120,8 @@ class CohortParams(Parameters):
 
 def cohort_of(params: Parameters) -> int | None:
     """The parameter ``cohort`` of a selection; None if it was not given or the selection has none."""
-    return getattr(params, "cohort", None)
+    cohort: int | None = getattr(params, "cohort", None)
+    return cohort
 
 
 @dataclass(frozen=True, slots=True)

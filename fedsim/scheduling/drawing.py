@@ -54,7 +54,8 @@ def weighted_order(generator: np.random.Generator, clients: Ints, weights: Float
     """
     positive = weights > 0
     times = generator.exponential(size=len(clients))[positive] / weights[positive]
-    return clients[positive][np.argsort(times, kind="stable")].tolist()
+    order: list[int] = clients[positive][np.argsort(times, kind="stable")].tolist()
+    return order
 
 
 class Replacing(Selection):

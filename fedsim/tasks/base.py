@@ -152,7 +152,8 @@ class Task(Component, ABC):
             )
         exact = training.local_epochs * self.steps_per_epoch(training)
         # A product such as 1.1 x 50 may exceed the whole number by a rounding error.
-        return np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
+        steps: Ints = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
+        return steps
 
     def memory_bytes(self, training: Training, kept: int, frozen: int = 0) -> Floats:
         """Memory that training needs on each client's device in bytes, (N,).
@@ -166,7 +167,8 @@ class Task(Component, ABC):
         trained = self.layout.trainable - frozen
         model = self.fixed_elements + self.layout.size + (1 + optimizer.buffers) * trained
         elements = model + kept + self.activations_per_sample() * batch
-        return elements * ITEM_BYTES[training.dtype]
+        needed: Floats = elements * ITEM_BYTES[training.dtype]
+        return needed
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
         """Cost of one evaluation, in forward passes of one sample; 0 if it is negligible compared with training.

@@ -633,7 +633,8 @@ class OnlineSampler:
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
             chosen = chosen[np.sort(where)]
-        return chosen[:k].tolist()
+        first: list[int] = chosen[:k].tolist()
+        return first
 
     def _attempts(self, draw: int | Ints, first: int, last: int) -> Ints:
         """The clients of attempts ``first`` to ``last`` of a draw from all clients; one row per draw if several."""

@@ -371,7 +371,8 @@ def _paired(
     score = ndtri((rank + 0.5) / count)
     drawn = pearson * score + np.sqrt(1 - pearson**2) * stream.normals(np.arange(count), 2)
     positions = (ndtr(drawn) * len(ordered)).astype(np.int64)
-    return ordered[np.minimum(positions, len(ordered) - 1)]
+    chosen: Ints = ordered[np.minimum(positions, len(ordered) - 1)]
+    return chosen
 
 
 def _lacking(bundle: TraceBundle, table: str) -> UserError:

@@ -129,7 +129,8 @@ def normalize(
 def ranks(counts: Ints) -> Ints:
     """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
     total = int(counts.sum())
-    return np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    ranks: Ints = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return ranks
 
 
 def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
@@ -164,4 +165,5 @@ def device_periods(bundle: TraceBundle, window: Ints) -> Ints:
     # An integer column with nulls becomes float64, which is exact for 285 years of microseconds.
     period = bundle.numpy("devices", "period_us").astype(np.float64)
     known: Ints = np.where(np.isnan(period), 0, period).astype(np.int64)
-    return np.where(np.isnan(period), window, known)
+    result: Ints = np.where(np.isnan(period), window, known)
+    return result

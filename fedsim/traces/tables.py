@@ -284,7 +284,8 @@ def to_numpy(values: Any) -> Array:
     if pa.types.is_boolean(kind):
         return filled(values.cast(pa.int8()), 0).view(np.bool_)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        return values.to_numpy(zero_copy_only=False)
+        array: Array = values.to_numpy(zero_copy_only=False)
+        return array
     if values.null_count and pa.types.is_integer(kind):
         values = values.cast(pa.float64(), safe=False)
     return filled(values, np.nan)

@@ -326,7 +326,8 @@ class _Table:
         """Whether each text of a dictionary-encoded column is one of ``words``, where None is null."""
         values = self.values(column)
         hits = np.array([text in words for text in (*values.dictionary.to_pylist(), None)])
-        return hits[filled(values.indices, len(hits) - 1)]
+        rows: Bools = hits[filled(values.indices, len(hits) - 1)]
+        return rows
 
     def _numbered(self, columns: Sequence[str]) -> Ints:
         """One number per combination of the columns' values, where null and unknown devices are values, too."""

@@ -149,4 +149,5 @@ def earliest_s(durations_s: Floats, counts: npt.NDArray[np.number]) -> Floats:
         # Rounded up by a little, so that a multiple of a duration counts.
         done = np.array([np.floor(t / taus * (1 + 1e-12) + 1e-12).sum() for t in middle])
         low, high = np.where(done < needed, middle, low), np.where(done < needed, high, middle)
-    return high[back].round(9)
+    times_s: Floats = high[back].round(9)
+    return times_s

@@ -150,7 +150,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
 
     def places(*seconds: float) -> list[float]:
         shares = np.log(np.maximum(seconds, low) / low) / math.log(high / low)
-        return shares[np.isfinite(shares)].clip(0, 1).tolist()
+        known: list[float] = shares[np.isfinite(shares)].clip(0, 1).tolist()
+        return known
 
     names = ("setting", "label", "reached", "missed", "time_s", "range", "speed")
     rows = [

@@ -131,7 +131,8 @@ def shortened(values: Floats, digits: int) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.floor(np.log10(np.abs(values)))
     step = 10.0 ** np.clip(digits - 1 - np.where(np.isfinite(size), size, 0.0), -300, 300)
-    return np.round(values * step) / step
+    rounded: Floats = np.round(values * step) / step
+    return rounded
 
 
 def sentence(text: str) -> str:
@@ -237,7 +238,8 @@ def integer_bins(values: Ints) -> Ints:
 
 def counts_in(values: Array, edges: Array) -> Ints:
     """Number of values in each bin; values beyond the last bin are counted in it."""
-    return np.histogram(np.minimum(values, edges[-1]), edges)[0]
+    counted: Ints = np.histogram(np.minimum(values, edges[-1]), edges)[0]
+    return counted
 
 
 def histogram(

@@ -101,7 +101,8 @@ def places(samples: Sequence[Array], *, log: bool, times: bool) -> Array:
 
 def cumulative(samples: Array, x: Array) -> Floats:
     """The share of the samples that are at most x, for each x."""
-    return np.searchsorted(np.sort(samples), x, side="right") / len(samples)
+    shares: Floats = np.searchsorted(np.sort(samples), x, side="right") / len(samples)
+    return shares
 
 
 @contextlib.contextmanager

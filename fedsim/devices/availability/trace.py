@@ -61,7 +61,8 @@ class TraceAvailability(AvailabilityModel):
         shift_s = u * horizon_s
         if self.params.shift == "days":
             shift_s = np.floor(u * max(1.0, horizon_s // DAY_S)) * DAY_S
-        return np.rint(shift_s * NS_PER_S).astype(np.int64)
+        shift_ns: Ints = np.rint(shift_s * NS_PER_S).astype(np.int64)
+        return shift_ns
 
     @override
     def offset_ns(self) -> Ints | int:

@@ -144,7 +144,8 @@ class ComputeTable:
         if not self._bundle.has("compute", name):
             return np.full(len(self._rows), np.nan)
         values = np.append(self._bundle.numpy("compute", name).astype(np.float64), np.nan)
-        return values[self._rows]
+        taken: Floats = values[self._rows]
+        return taken
 
     def is_inference(self) -> Bools:
         """Whether each client's row was measured for inference, (N,)."""

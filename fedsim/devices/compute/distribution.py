@@ -128,4 +128,5 @@ class UniformTimes(_Drawn):
         """Longest step time."""
 
     def _quantiles(self, u: Floats) -> Floats:
-        return self.params.low + (self.params.high - self.params.low) * u
+        step: Floats = self.params.low + (self.params.high - self.params.low) * u
+        return step

@@ -82,7 +82,8 @@ class TraceCompute(ComputeModel):
                 hint = "it has times, which are used without reference_step: remove it"
             where = "devices.compute.reference_step"
             require_known(speed, "relative_speed", where, hint, context)
-            return params.reference_step / speed / params.speed_factor
+            step: Floats = params.reference_step / speed / params.speed_factor
+            return step
         inference = table.is_inference()
         if params.train_factor != 1 and not inference.any():
             raise UserError(
@@ -135,7 +136,8 @@ class Flops(ComputeModel):
         median_s = (
             params.fixed + context.batch_samples * context.flops_per_sample / params.flops_per_s
         )
-        return median_s / self._speeds()
+        result: Floats = median_s / self._speeds()
+        return result
 
     def _speeds(self) -> Floats:
         """Speed of each client's device relative to the median one, (N,)."""

@@ -162,7 +162,8 @@ class ComputeTimes:
     def works_ns(self, client: int, sequence: int, step_ns: int, steps: int) -> Sequence[int]:
         """Work at the end of each local step of a dispatch, (steps,)."""
         if self._noise.sd and steps:
-            return self._step_ends(client, sequence, step_ns, steps).tolist()
+            ends: list[int] = self._step_ends(client, sequence, step_ns, steps).tolist()
+            return ends
         return range(step_ns, step_ns * (steps + 1), step_ns) if step_ns else [0] * steps
 
     def steps_of(self, client: int, sequence: int, step_ns: int, steps: int, work_ns: int) -> int:

@@ -50,7 +50,8 @@ class _Batched(torch.autograd.Function):
 
     @staticmethod
     def forward(function: Any, first: Tensor, second: Tensor, *options: Pair) -> Tensor:
-        return function(first[None], second[None], *options)[0]
+        result: Tensor = function(first[None], second[None], *options)[0]
+        return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:

@@ -174,4 +174,5 @@ class LinearStackKernel(SupervisedKernel):
 
 def _onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``values @ weight.T + bias`` by oneDNN, in float32."""
-    return torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+    return product

@@ -235,7 +235,8 @@ class StackedSession(SupervisedSession[KernelType]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel: Any = self._kernel
         batch = self.padded(step, len(weights))
-        return kernel.replay(kernel.differentiate, (weights, out), batch)
+        losses: Tensor = kernel.replay(kernel.differentiate, (weights, out), batch)
+        return losses
 
     def descend(
         self, weights: Tensor, rates: Tensor, active: Ints, correction: Correction | None = None

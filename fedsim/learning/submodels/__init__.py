@@ -114,7 +114,8 @@ class Submodels(Component, ABC):
             channels = full[0] if len(full) > 2 else 0 if len(full) == 2 else channels
             block = np.arange(math.prod(full)).reshape(full)[np.ix_(*axes)] + offset
             pieces.append(block.reshape(-1))
-        return np.concatenate(pieces)
+        positions: Ints = np.concatenate(pieces)
+        return positions
 
     def window(self, full: int, count: int, round: int) -> Ints:
         """Which ``count`` of the ``full`` units of a layer a part has, ascending, (count,)."""

@@ -167,7 +167,8 @@ class Sync(Schedule):
 
     def limit_s(self, clients: Sequence[int]) -> float | None:
         """The longest time that a round of these clients lasts, in seconds; None if it has no limit."""
-        return self.params.deadline
+        limit_s: float | None = self.params.deadline
+        return limit_s
 
     def steps(self, client: int) -> int | None:
         """Local steps of a client in this round; None for those of a full workload."""

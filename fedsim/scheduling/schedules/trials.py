@@ -79,7 +79,8 @@ class Ata(Schedule):
         observed = np.maximum(self._observed, 1)
         surprise = math.log(2 * self._rounds**2) / observed
         width = 2 * self.params.spread * np.maximum(np.sqrt(surprise), surprise)
-        return self._total_s / observed * np.maximum(1 - width, 0)
+        bounds_s: Floats = self._total_s / observed * np.maximum(1 - width, 0)
+        return bounds_s
 
 
 def allocated(times_s: Floats, tasks: int) -> list[int]:

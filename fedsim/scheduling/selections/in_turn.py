@@ -70,7 +70,8 @@ class RoundRobin(Selection):
         self._times[chosen] += 1
         self._last[chosen] = self._draws
         self._draws += 1
-        return chosen.tolist()
+        clients: list[int] = chosen.tolist()
+        return clients
 
 
 class PeriodicGroups(Selection):
@@ -145,7 +146,8 @@ class PeriodicGroups(Selection):
         self._round += 1
         if self.params.order == "permutation":
             return self._turns[group].take(count, available)
-        return self.generator().permutation(available)[:count].tolist()
+        chosen: list[int] = self.generator().permutation(available)[:count].tolist()
+        return chosen
 
 
 def _lap(members: Ints, stream: Stream, lap: int) -> Ints:

@@ -219,7 +219,8 @@ class REFL(Selection):
         self._draws += 1
         self._drawn_at[chosen] = self._draws
         self._at_work[chosen] = True
-        return chosen.tolist()
+        clients: list[int] = chosen.tolist()
+        return clients
 
     def predicted(self, clients: Ints) -> Floats:
         """Predicted probability that each client is online one to two round lengths from now."""
@@ -229,7 +230,8 @@ class REFL(Selection):
         seen = self._seen[clients]
         share = (seen.sum(1) + 1.0) / (self._observations.sum() + 2.0)
         chances = (seen[:, slots] + share[:, None]) / (self._observations[slots] + 1.0)
-        return chances.mean(1)
+        result: Floats = chances.mean(1)
+        return result
 
     def on_arrival(self, dispatch: Dispatch) -> None:
         """Mark the client as idle; without rounds, measure the length of its dispatch."""

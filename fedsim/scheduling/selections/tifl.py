@@ -57,7 +57,8 @@ class TiFL(Selection):
         generator = self.generator()
         tier = int(generator.choice(len(chances), p=chances / chances.sum()))
         self.on_tier(tier)
-        return generator.permutation(available[tiers == tier])[:count].tolist()
+        chosen: list[int] = generator.permutation(available[tiers == tier])[:count].tolist()
+        return chosen
 
     def tier_chances(self, present: Bools) -> Floats:
         """Probabilities of the tiers up to a factor, 0 for those not ``present`` (T,); (T,)."""

@@ -28,7 +28,8 @@ class Uniform(Selection):
     def draw(self, count: int) -> list[int]:
         if self._members is None:
             return self.server.sample_online(count)
-        return self.generator().permutation(self.available())[:count].tolist()
+        clients: list[int] = self.generator().permutation(self.available())[:count].tolist()
+        return clients
 
 
 class UniformWithReplacement(Replacing):
@@ -127,11 +128,13 @@ class Bernoulli(Selection):
         if sine is None:
             return self._probability
         factor = sine.offset + sine.amplitude * math.sin(2 * math.pi * round_ / sine.period)
-        return np.clip(self._probability * factor, 0.0, 1.0)
+        scaled: Floats = np.clip(self._probability * factor, 0.0, 1.0)
+        return scaled
 
     @property
     def allows_empty(self) -> bool:
-        return self.params.allow_empty
+        allowed: bool = self.params.allow_empty
+        return allowed
 
     def cohort_size(self, factor: float = 1.0) -> int:
         """Clients expected in the next round, times ``factor``, rounded up."""

@@ -28,7 +28,8 @@ class LinearStack(nn.Module):
         values = inputs.flatten(1)
         for layer in self.layers[:-1]:
             values = torch.relu(layer(values))
-        return self.layers[-1](values)
+        result: Tensor = self.layers[-1](values)
+        return result
 
 
 _FEATURE_ORDER = 2
@@ -175,7 +176,8 @@ class ResidualNetwork(nn.Module):
         """Outputs (n, classes) of images (n, depth, height, width)."""
         values = torch.relu(self.stem_norm(self.stem(inputs)))
         values = self.stages(values).mean(dim=(2, 3))
-        return self.classifier(values)
+        result: Tensor = self.classifier(values)
+        return result
 
 
 def _batch_norm(channels: int) -> nn.Module:
@@ -233,7 +235,8 @@ class CharacterLstm(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """Outputs (n, characters) of codes (n, length)."""
         states = self.layers(self.embedding(codes))
-        return self.classifier(states[:, -1])
+        result: Tensor = self.classifier(states[:, -1])
+        return result
 
 
 class AttentionBlock(nn.Module):
@@ -257,7 +260,8 @@ class AttentionBlock(nn.Module):
         scores = query @ key.transpose(-2, -1) / math.sqrt(width // self.heads)
         mixed = (torch.softmax(scores, dim=-1) @ value).transpose(1, 2)
         values = inputs + self.merge(mixed.reshape(samples, length, width))
-        return values + self.narrow(nn.functional.gelu(self.widen(self.norm2(values))))
+        result: Tensor = values + self.narrow(nn.functional.gelu(self.widen(self.norm2(values))))
+        return result
 
 
 class CharacterTransformer(nn.Module):
@@ -277,7 +281,8 @@ class CharacterTransformer(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """Outputs (n, characters) of codes (n, length)."""
         values = self.embedding(codes) + self.positions.weight
-        return self.classifier(self.norm(self.blocks(values)[:, -1]))
+        result: Tensor = self.classifier(self.norm(self.blocks(values)[:, -1]))
+        return result
 
 
 class EarlyExits(nn.Module):
@@ -320,7 +325,8 @@ class _Exit(nn.Module):
         self.classifier = nn.Linear(features, classes)
 
     def forward(self, values: Tensor) -> Tensor:
-        return self.classifier(values.flatten(2).mean(2) if values.ndim > 2 else values)
+        result: Tensor = self.classifier(values.flatten(2).mean(2) if values.ndim > 2 else values)
+        return result
 
 
 def _taken_apart(module: nn.Module) -> tuple[list[nn.Module], nn.Module]:

@@ -410,4 +410,5 @@ class Natural(Partitioner):
             return super().assign_test(dataset, assignment, rng)
         clients = {name: client for client, name in enumerate(assignment.names)}
         numbers = np.array([clients.get(name, UNUSED) for name in dataset.group_names], np.int64)
-        return numbers[dataset.test_groups]
+        owners: Ints = numbers[dataset.test_groups]
+        return owners

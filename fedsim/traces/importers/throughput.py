@@ -169,7 +169,8 @@ def _summaries(text: tuple[Ints, list[str]], link: Ints, order: Ints) -> Bools:
     again = np.append(
         False, (link[1:] == link[:-1]) & (begin[1:] < end[:-1]) & (end[1:] >= end[:-1])
     )
-    return again & (end - begin > np.append(0, end[:-1] - begin[:-1]))
+    sums: Bools = again & (end - begin > np.append(0, end[:-1] - begin[:-1]))
+    return sums
 
 
 def _require_one_link(

@@ -155,7 +155,8 @@ def _autoregressive(normal: Floats, correlation: float) -> Floats:
 
     scaled = normal * np.sqrt(1 - correlation**2)
     scaled[..., 0] = normal[..., 0]
-    return lfilter([1.0], [1.0, -correlation], scaled, axis=-1)
+    result: Floats = lfilter([1.0], [1.0, -correlation], scaled, axis=-1)
+    return result
 
 
 def _check_rows(rows: int, table: str, hint: str) -> None:
