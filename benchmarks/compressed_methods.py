@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fedsim.vocabulary.arrays import Ints
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
@@ -33,7 +35,6 @@ from fedsim.methods.base import Method, MethodContext, with_mixin
 from fedsim.methods.compression import Compressed
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import IntArray
 from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.tasks.layout import Adapter, Layout
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
@@ -99,7 +100,7 @@ class Adapters(QuadraticTask):
         self.layout = Layout.of(shapes.items(), adapters=[Adapter("a", "b", "base")])
         self._start = rng.normal(size=self.layout.size) / 2
 
-    def _factors(self, clients: IntArray, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _factors(self, clients: Ints, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """A, B and the difference from M_i of B clients."""
         a, b = points[:, :8].view(-1, 2, 4), points[:, 8:16].view(-1, 4, 2)
         centers, _, _ = self._of(clients, points)
@@ -108,7 +109,7 @@ class Adapters(QuadraticTask):
             distance = distance + points[:, 16:].view(-1, 4, 4)
         return a, b, distance
 
-    def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
+    def gradients(self, clients: Ints, points: Tensor) -> Tensor:
         """Those of A and B; W is not trained."""
         a, b, distance = self._factors(clients, points)
         result = torch.zeros_like(points)
@@ -116,7 +117,7 @@ class Adapters(QuadraticTask):
         result[:, 8:16] = (distance @ a.mT).flatten(1)
         return result
 
-    def losses(self, clients: IntArray, points: Tensor) -> Tensor:
+    def losses(self, clients: Ints, points: Tensor) -> Tensor:
         """Objectives."""
         return self._factors(clients, points)[2].square().sum((1, 2)) / 2
 

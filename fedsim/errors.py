@@ -207,6 +207,15 @@ def refused(
         raise UserError(text, where=where, hint=hint) from error
 
 
+@contextmanager
+def located(where: object) -> Iterator[None]:
+    """Say of a mistake inside that it is at ``where``."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(error.message, where=where, hint=error.hint) from error
+
+
 def without_numbers(message: str) -> str:
     """A message whose numbers are masked: the same for runs that differ in their numbers only."""
     return re.sub(r"\d+(?:[.,]\d+)*", "#", message)
@@ -231,6 +240,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def nearest_or_all(word: str, known: Iterable[str], every: str) -> str:
     """A hint for an unknown word: only the similar known word, if there is one, else ``every``, which lists them."""
     return nearest(word, known).rstrip() or every
+
+
+def unknown(
+    noun: str, name: str, known: Iterable[str], where: object = None, every: str = ""
+) -> UserError:
+    """The error for a name that is not ``known``; its hint is that of :func:`nearest_or_all`."""
+    known = list(known)
+    hint = nearest_or_all(name, known, every or f"known: {', '.join(known)}")
+    return UserError(f"there is no {noun} '{name}'", where=where, hint=hint)
 
 
 class InvariantViolation(FedsimError):

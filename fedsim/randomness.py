@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.vocabulary.arrays import Floats, Ints
 
 _MASK = (1 << 64) - 1
 _IN_LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]")
@@ -123,12 +124,12 @@ class Stream:
                 result = _mix64_array(result + (extra_keys + one) * golden)
         return result
 
-    def uniforms(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
+    def uniforms(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> Floats:
         """The same bits as :meth:`uniform`, for arrays of clients and draws."""
         bits = (self.hashes(clients, k) >> np.uint64(11)).astype(np.float64)
         return (bits + 0.5) * _TO_UNIT
 
-    def normals(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> npt.NDArray[np.float64]:
+    def normals(self, clients: npt.ArrayLike, k: npt.ArrayLike = 0) -> Floats:
         """Standard normal numbers for arrays of clients and draws.
 
         The inverse distribution function is SciPy's, which may differ from that of :meth:`normal` in the last bit, so
@@ -136,7 +137,7 @@ class Stream:
         """
         from scipy.special import ndtri
 
-        result: npt.NDArray[np.float64] = ndtri(self.uniforms(clients, k))
+        result: Floats = ndtri(self.uniforms(clients, k))
         return result
 
     def generator(self, client: int = 0, k: int = 0) -> np.random.Generator:
@@ -169,7 +170,7 @@ class Draws:
         self._needed: dict[int, int] = {}
         self._prepared: dict[int, float] = {}
 
-    def prepare(self, clients: npt.NDArray[np.int64], k: npt.NDArray[np.int64]) -> None:
+    def prepare(self, clients: Ints, k: Ints) -> None:
         """Compute the ``k``-th draws of ``clients``, (n,) each, in place of those prepared before."""
         keys = (clients << self._KEY_BITS) + k
         numbers = self._stream.uniforms(clients, k)

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.runs import Run
 from fedsim.runs.critical import CAUSES
 from fedsim.runs.phases import INSTANTS, WORK_PHASES, work_changes
+from fedsim.vocabulary.arrays import Floats, Ints
 
 SERVER, CLIENTS, EDGES = 1, 3, 4
 """Process numbers of the tracks; viewers take 2 for the Linux kernel."""
@@ -47,7 +47,7 @@ _ARGUMENTS = (
     "cause",
 )
 
-Nanoseconds = npt.NDArray[np.int64]
+Nanoseconds = Ints
 Event = dict[str, Any]
 
 
@@ -214,6 +214,6 @@ def _rows(table: pd.DataFrame, columns: Sequence[str]) -> Iterator[dict[str, Any
         yield {name: value for name, value in zip(columns, row, strict=True) if value is not None}
 
 
-def _ns(seconds: npt.NDArray[np.float64]) -> Nanoseconds:
+def _ns(seconds: Floats) -> Nanoseconds:
     """Whole nanoseconds; -1 for absent ones."""
     return np.round(np.nan_to_num(seconds * 1e9, nan=-1.0)).astype(np.int64)

@@ -17,10 +17,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import stdtrit
 
-Floats = npt.NDArray[np.float64]
+from fedsim.vocabulary.arrays import Floats
 
 CONFIDENCE = 0.95
 LEAST_SEEDS = 10

@@ -7,22 +7,19 @@ the number of ``clients``, with those that never participated, and T that of ser
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.runs.clients import absences
 from fedsim.runs.phases import (
     DISPATCH_PARTS,
     WORK_PHASES,
-    Floats,
     aggregated_versions,
     aggregation_times,
     outcome_codes,
     work_changes,
 )
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
-
-Integers = npt.NDArray[np.int64]
 
 
 def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
@@ -87,14 +84,14 @@ def turnaround_s(dispatches: pd.DataFrame) -> Floats:
     return arrived
 
 
-def participation_counts(dispatches: pd.DataFrame, clients: int) -> Integers:
+def participation_counts(dispatches: pd.DataFrame, clients: int) -> Ints:
     """Number of aggregated updates of each client, shape (clients,)."""
     rows = outcome_codes(dispatches) == Outcome.AGGREGATED
-    counted: Integers = np.bincount(dispatches["client_id"].to_numpy()[rows], minlength=clients)
+    counted: Ints = np.bincount(dispatches["client_id"].to_numpy()[rows], minlength=clients)
     return counted
 
 
-def lorenz_curve(counts: Integers) -> Floats:
+def lorenz_curve(counts: Ints) -> Floats:
     """Share of all updates given by the k least active clients, k = 0..N; shape (N + 1,), from 0 to 1.
 
     All zero if there is no update.
@@ -104,7 +101,7 @@ def lorenz_curve(counts: Integers) -> Floats:
     return given / total if total else given
 
 
-def gini(counts: Integers) -> float:
+def gini(counts: Ints) -> float:
     """Inequality of participation.
 
     0 if all clients gave equally many updates, (N-1)/N if one gave all of them, NaN without updates.
@@ -127,7 +124,7 @@ def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> pd.DataFr
     return pd.DataFrame({"versions": versions[rows], "seconds": age[rows]})
 
 
-def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Integers:
+def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Ints:
     """FedSUM's delay tau_t of each server update t = 0..T-1, shape (T,), see section 2.2, equations 2 to 4.
 
     It is the number of updates since the longest-absent client last contributed; t + 1 if a client never has.
@@ -180,7 +177,7 @@ def at_work(
     return int((past_begun - past_ended).max(initial=0)), means
 
 
-def spent_by(dispatches: pd.DataFrame, values: Floats | Integers, times_s: Floats) -> Floats:
+def spent_by(dispatches: pd.DataFrame, values: Floats | Ints, times_s: Floats) -> Floats:
     """Sum of ``values`` (one per dispatch) over the dispatches that had ended by each instant."""
     ended = dispatches["ended_s"].to_numpy()
     order = np.argsort(ended, kind="stable")

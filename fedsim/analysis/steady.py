@@ -13,13 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.analysis.precision import students_half_width
 from fedsim.analysis.statistics import update_intervals_s
 from fedsim.runs import Run
-
-Floats = npt.NDArray[np.float64]
+from fedsim.vocabulary.arrays import Floats
 
 BATCHES = 20
 _AVERAGED = 5

@@ -16,6 +16,7 @@ from fedsim.board.results import Ratio, Standing, Table, verdict, why
 from fedsim.board.suite import BASELINE, MEASURED, Cell, Suite
 from fedsim.bundled import located
 from fedsim.vocabulary.formatting import (
+    NAMED,
     Kind,
     format_counted,
     format_interval,
@@ -39,8 +40,6 @@ COLUMNS = (
     "at the data budget",
 )
 """Headings of the table of a scenario."""
-_NAMED = 3
-"""Maximum number of entries that the headline names."""
 
 
 def cells(table: Table) -> Iterator[list[str]]:
@@ -174,7 +173,7 @@ def headline(tables: Sequence[Table], marked: str) -> list[str]:
     elif math.isinf(mean.high):
         text.insert(0, "Too few scenarios to name a first")
     elif len(tied) > 1:
-        text.insert(0, f"No clear first among {format_names(tied, _NAMED)}")
+        text.insert(0, f"No clear first among {format_names(tied, NAMED)}")
     else:
         text.insert(0, f"{name} ranks first")
     own = [ratio for ratio in dict(rows).get(marked, []) if ratio is not None]

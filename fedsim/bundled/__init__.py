@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import UserError, nearest_or_all, similar
+from fedsim.errors import UserError, nearest_or_all, similar, unknown
 
 PREFIX = "builtin:"
 """Begins the path of a bundled trace: ``builtin:phones_week``."""
@@ -115,11 +115,7 @@ def template_files(name: str) -> dict[str, bytes]:
     """
     known = templates()
     if name not in known:
-        raise UserError(
-            f"there is no template named '{name}'",
-            where="option --template",
-            hint=nearest_or_all(name, known, f"known: {', '.join(known)}"),
-        )
+        raise unknown("template", name, known, "option --template")
     root = TEMPLATES / name
     files = {
         path.relative_to(root).as_posix(): path.read_bytes()

@@ -10,6 +10,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.files import cells
 from fedsim.files.frames import Frame
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import format_counted, format_names
 
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z; empty or never for what did not happen"
@@ -36,14 +37,14 @@ class Clock:
     flags: tuple[str, ...]
 
 
-def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.Floats], Clock]:
+def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, Floats], Clock]:
     """Instants in seconds, NaN if unknown, and their clock.
 
     Args:
         frame: the file, loaded.
         column: its columns of instants by name.
     """
-    seconds: dict[str, cells.Floats] = {}
+    seconds: dict[str, Floats] = {}
     dated: dict[str, bool] = {}
     units: dict[str, str] = {}
     local, zoned, flags = {}, False, []

@@ -17,7 +17,8 @@ from fedsim.calibration.transfers import CANDIDATES, FASTEST_BPS, Link, Transfer
 from fedsim.errors import UserError, printable
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import Floats, Ints, make_table
+from fedsim.traces.tables import make_table
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,

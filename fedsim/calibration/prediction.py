@@ -19,9 +19,9 @@ from fedsim.calibration.estimates import Estimates, horizon_s, to_bundle
 from fedsim.calibration.log import IN_TIME, INSTANTS, WORK, round_durations_s
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
-from fedsim.files.cells import Floats
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.updates import Ended, dispatch_columns
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.outcomes import Outcome
 
 BAND = 0.9

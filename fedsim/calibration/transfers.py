@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from fedsim.files.cells import Floats
 from fedsim.network.transport import Connection, Transport
 from fedsim.network.transports.fluid import Fluid
 from fedsim.network.transports.tcp import Tcp
 from fedsim.parts.parameters import Parameters
+from fedsim.vocabulary.arrays import Floats
 
 LatencySource = Literal["log", "scenario", "nothing"]
 """Where latencies come from: estimated from the log, given by the scenario, or neither."""

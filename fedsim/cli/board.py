@@ -10,7 +10,7 @@ import click
 
 from fedsim.cli import Suggesting, options
 from fedsim.cli.progress import following, same_command
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, unknown
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
 
@@ -171,11 +171,7 @@ def _suite(
     names = (scenarios or "").split(",") if scenarios else list(whole.quick if quick else ())
     for name in names:
         if name not in whole.scenarios:
-            raise UserError(
-                f"there is no scenario {name} in the suite",
-                where="option --scenarios",
-                hint=nearest_or_all(name, whole.scenarios, ", ".join(whole.scenarios)),
-            )
+            raise unknown("scenario", name, whole.scenarios, "option --scenarios")
     if quick:
         seeds = 3
     given = {"method": method, "schedule": schedule, "selection": selection}

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from fedsim.bundled import references
 from fedsim.cli import options
 from fedsim.composition.rules.finished import documentation
-from fedsim.errors import UserError, nearest, nearest_or_all
+from fedsim.errors import UserError, nearest, unknown
 from fedsim.files import terminal
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
 from fedsim.parts.component import Component, import_path, is_user_reference, load_user_component
@@ -120,11 +120,7 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
 def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
     """Facts about the parts of this name, one entry per kind, or about a section or key of a scenario."""
     if kind is not None and kind not in CATALOG.kinds:
-        raise UserError(
-            f"there is no kind of part named '{kind}'",
-            where="option --kind",
-            hint=nearest_or_all(kind, CATALOG.kinds, f"known: {', '.join(CATALOG.kinds)}"),
-        )
+        raise unknown("kind of part", kind, CATALOG.kinds, "option --kind")
     kinds = [kind] if kind is not None else list(CATALOG.kinds)
     if is_user_reference(part):
         return [_of_user(part, kinds)]

@@ -21,7 +21,7 @@ import click
 
 from fedsim import bundled
 from fedsim.cli.options import completing, print_rows
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import unknown
 from fedsim.files import terminal
 
 # Longer lines of prose are hard to read.
@@ -116,8 +116,7 @@ def find(name: str) -> Page:
     stem = name.removeprefix("docs/").split("#")[0].removesuffix(".md").strip("/")
     known = {page.name.rpartition("/")[2]: page for page in reversed(pages().values())} | pages()
     if stem not in known:
-        hint = nearest_or_all(stem, known, "fedsim docs lists all pages")
-        raise UserError(f"there is no page '{name}'", hint=hint)
+        raise unknown("page", stem, known, every="fedsim docs lists all pages")
     return known[stem]
 
 

@@ -18,9 +18,14 @@ from fedsim.scenario.description import section_of
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
-from fedsim.vocabulary.formatting import format_command, format_count, format_counted, format_names
+from fedsim.vocabulary.formatting import (
+    NAMED,
+    format_command,
+    format_count,
+    format_counted,
+    format_names,
+)
 
-_NAMED = 3
 _LISTED = 24
 _FIRST = 10
 
@@ -114,7 +119,7 @@ def check(
         return
     for key, note in texts.items():
         names = runs_with.get(key, list(runs))
-        others = f"\n  in {len(names)} of {len(runs)} runs: {format_names(names, _NAMED)}"
+        others = f"\n  in {len(names)} of {len(runs)} runs: {format_names(names, NAMED)}"
         click.echo(note + (others if len(names) < len(runs) else ""))
     for text in replayed.values():
         click.echo(f"replay: {text}")

@@ -18,6 +18,7 @@ from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import snapshot
 from fedsim.runs.run import has_diverged
 from fedsim.vocabulary.formatting import (
+    NAMED,
     format_command,
     format_counted,
     format_duration,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from fedsim.scenario.loading import LoadedScenario
     from fedsim.sweeps.execution import SweepOutcome, SweepProgress
     from fedsim.sweeps.precision import Precision
-
-_NAMED = 3
 
 
 @click.command(name="sweep")
@@ -152,9 +151,9 @@ def _print(outcome: SweepOutcome, as_json: bool, ratios: pd.DataFrame | None) ->
     click.echo(f"{', '.join(parts)}; index: {path / 'index.csv'}")
     if warned := outcome.warned:
         runs = f"{len(warned)} of {format_counted(outcome.ran, 'run')}"
-        click.echo(f"{runs} had warnings: {format_names(warned, _NAMED)}")
+        click.echo(f"{runs} had warnings: {format_names(warned, NAMED)}")
     if outcome.no_longer_swept:
-        folders = format_names(outcome.no_longer_swept, _NAMED)
+        folders = format_names(outcome.no_longer_swept, NAMED)
         click.echo(f"left out, because the sweep no longer contains them: {folders}")
     if diverged := sum(map(has_diverged, outcome.sweep.runs)):
         click.echo(diverged_runs(diverged))

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from fedsim import bundled
 from fedsim.cli import Suggesting, options
 from fedsim.cli.progress import advancing
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, unknown
 from fedsim.files import terminal
 from fedsim.files.durable import require_new
 from fedsim.parts.catalog import CATALOG
@@ -311,8 +311,7 @@ def fetch(name: str | None, output: Path | None, force: bool, as_json: bool) -> 
 
 def _known(noun: str, name: str, known: Mapping[str, T]) -> T:
     if name not in known:
-        hint = nearest_or_all(name, known, f"known: {', '.join(known)}")
-        raise UserError(f"there is no {noun} '{name}'", hint=hint)
+        raise unknown(noun, name, known)
     return known[name]
 
 

@@ -22,7 +22,14 @@ from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
 from fedsim.composition.submodels import divided
 from fedsim.composition.world import World, impossible
-from fedsim.errors import UserError, combined, further_checks, nearest_or_all, raise_all
+from fedsim.errors import (
+    UserError,
+    combined,
+    further_checks,
+    located,
+    raise_all,
+    unknown,
+)
 from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Submodels
@@ -55,9 +62,7 @@ def unknown_metrics(
         known = sorted({*known_columns(scenario.evaluation), *also})
         for name in names:
             if name not in known:
-                hint = nearest_or_all(name, known, f"there are: {', '.join(known)}")
-                message = f"there is no metric '{name}' to stop at"
-                yield UserError(message, where=where.format(name), hint=hint)
+                yield unknown("metric", name, known, where.format(name))
 
 
 def build(
@@ -226,11 +231,8 @@ def check(world: World) -> list[UserError]:
 
             check_names(ignored)
         for number, part in enumerate(world.scenario.logging):
-            try:
+            with located(f"logging.{number}"):
                 part.type.require_installed()
-            except UserError as error:
-                where = f"logging.{number}"
-                raise UserError(error.message, where=where, hint=error.hint) from error
         check_server(world)
         if errors := list(impossible(world.prospects)):
             # Values in a wrong unit may be the cause.

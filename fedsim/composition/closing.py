@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from fedsim.devices.population import Population
@@ -22,6 +21,7 @@ from fedsim.runs.schema import CLIENTS, CRITICAL, ONLINE, PAUSES, PRESENCE, SPEN
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.traces.intervals import ranks
 from fedsim.units import NS_PER_S, to_ns
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from fedsim.learning.evaluation import ClientMetrics
@@ -30,14 +30,11 @@ _ONLINE_POINTS = 2000
 _ONLINE_STEP_S = 300.0
 _CLIENTS_AT_ONCE = 10_000
 
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
-
 
 def write_population(
     run: Run,
     population: Population,
-    samples: Integers,
+    samples: Ints,
     end_ns: int,
     measured: ClientMetrics | None = None,
     names: Mapping[str, Any] | None = None,
@@ -106,7 +103,7 @@ class _Absences:
 
     def __init__(self, run: Run, population: Population, end_ns: int) -> None:
         self._work = run.work
-        self._clients: Integers = run.work["client_id"].to_numpy()
+        self._clients: Ints = run.work["client_id"].to_numpy()
         self._paused_s: Floats = run.work_phases["paused_s"].to_numpy()
         self._waiting_s: Floats = run.work_phases["waiting_s"].to_numpy()
         self._population = population
@@ -142,7 +139,7 @@ class _Absences:
         end_s = table["computed_s"].fillna(table["ended_s"]).to_numpy()
         return self._total_s(table["client_id"].to_numpy(), table["downloaded_s"].to_numpy(), end_s)
 
-    def waited_s(self, leaves: npt.NDArray[np.bool_]) -> Floats:
+    def waited_s(self, leaves: Bools) -> Floats:
         """How long each client was offline while its arrived update waited for aggregation, (clients,).
 
         ``leaves`` says of each client whether it is offline at any time of the run.
@@ -178,15 +175,15 @@ class _Absences:
         online_s: Floats = np.maximum(low_s - self._total_s(clients, begin_s, until_s), 0.0)
         return online_s
 
-    def _total_s(self, clients: Integers, begin_s: Floats, end_s: Floats) -> Floats:
+    def _total_s(self, clients: Ints, begin_s: Floats, end_s: Floats) -> Floats:
         """How long each client was offline within these spans, (clients,)."""
         row, from_s, to_s = self._within(clients, begin_s, end_s)
         total_s = np.bincount(clients[row], to_s - from_s, minlength=self._population.clients)
         return total_s.astype(np.float64, copy=False)
 
     def _within(
-        self, client_ids: Integers, begin_s: Floats, end_s: Floats
-    ) -> tuple[Integers, Floats, Floats]:
+        self, client_ids: Ints, begin_s: Floats, end_s: Floats
+    ) -> tuple[Ints, Floats, Floats]:
         """The position of the span, begin and end of each absence within spans of time, clipped to them."""
         every, client_index = np.unique(client_ids, return_inverse=True)
         parts = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))]

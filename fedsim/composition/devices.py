@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,9 +35,8 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
 from fedsim.traces.tables import single_chunk
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.formatting import format_counted, format_names
-
-Int64Array = npt.NDArray[np.int64]
 
 # The bundles of these parts are searched in this order for tables that all parts share.
 PartName = Literal["compute", "availability", "network"]
@@ -221,14 +219,14 @@ class Devices:
         )
         return Footprint(power, carbon, devices.cost, prices)
 
-    def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
+    def network_context(self, offset_ns: Ints | int = 0) -> NetworkContext:
         """What the network of the clients is built from."""
         edges = self.scenario.server.edges
         members = None if edges is None else edges.members
         servers = members.nodes if isinstance(members, EdgeNearest) else ()
         return NetworkContext(**self._context("network", offset_ns), servers=servers)
 
-    def _context(self, part: PartName, offset_ns: Int64Array | int = 0) -> dict[str, Any]:
+    def _context(self, part: PartName, offset_ns: Ints | int = 0) -> dict[str, Any]:
         """What a part of the devices is built from; its traces have the offset of availability if both replay one."""
         bundle = self.bundle(part)
         is_shared = bundle is not None and bundle is self.bundle("availability")
@@ -250,9 +248,9 @@ class Devices:
         flops = task.flops_per_sample() if needs_flops or not task.learns else None
         batch = np.minimum(task.samples, self.scenario.training.batch_size)
         factor = method.compute_factor() + method.extra_passes() / np.maximum(self.work.steps, 1)
-        work: npt.NDArray[np.float64] | float | None = flops
-        trainable: npt.NDArray[np.float64] | float = task.layout.trainable
-        shares: npt.NDArray[np.float64] | float = 1.0
+        work: Floats | float | None = flops
+        trainable: Floats | float = task.layout.trainable
+        shares: Floats | float = 1.0
         if parts is not None:
             shares = parts.of_clients(parts.flops_shares)
             trainable = parts.of_clients([one.layout.trainable for one in parts.tasks])
@@ -267,7 +265,7 @@ class Devices:
             factor = factor * ((task.flops_per_sample(frozen) or flops) / flops)
         return {"batch_samples": batch, "flops_per_sample": work, "compute_factor": factor}
 
-    def memory_needed(self, method: Method, parts: Parts | None) -> npt.NDArray[np.float64]:
+    def memory_needed(self, method: Method, parts: Parts | None) -> Floats:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
         if parts is None:
             sizes = self.task.layout.sizes
@@ -276,12 +274,12 @@ class Devices:
         levels = range(len(parts.rates))
         return parts.of_clients([self.memory_of_part(method, parts, level) for level in levels])
 
-    def memory_of_part(self, method: Method, parts: Parts, level: int) -> npt.NDArray[np.float64]:
+    def memory_of_part(self, method: Method, parts: Parts, level: int) -> Floats:
         """Bytes that training a part needs on each client's device, (N,)."""
         kept = round(_kept(method) * parts.share(level))
         return parts.tasks[level].memory_bytes(self.scenario.training, kept)
 
-    def memory_bytes(self) -> npt.NDArray[np.float64] | None:
+    def memory_bytes(self) -> Floats | None:
         """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
         given, of_client = self.scenario.devices.memory, self.memory_in_trace()
         memory = np.asarray(np.inf if given is None else given, dtype=np.float64)
@@ -296,7 +294,7 @@ class Devices:
             return None if given is None else memory
         return np.where(np.isnan(of_client), memory, of_client)
 
-    def memory_in_trace(self) -> npt.NDArray[np.float64] | None:
+    def memory_in_trace(self) -> Floats | None:
         """Memory of each client's device in bytes, NaN if the main trace lacks it; None if it has no such column."""
         bundle, rows = self._main()
         table = None if bundle is None else bundle.tables.get("compute")
@@ -306,7 +304,7 @@ class Devices:
         ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
         known = np.flatnonzero(~np.isnan(ram_bytes))
         of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
-        of_client: npt.NDArray[np.float64] = of_device[rows]
+        of_client: Floats = of_device[rows]
         return of_client
 
     @property
@@ -315,7 +313,7 @@ class Devices:
         parts: tuple[PartName, ...] = get_args(PartName)
         return next((part for part in parts if self.bundle(part) is not None), None)
 
-    def _main(self) -> tuple[TraceBundle | None, Int64Array]:
+    def _main(self) -> tuple[TraceBundle | None, Ints]:
         """The bundle of the main part, and the row of each client's device in it."""
         part = self._main_part
         if part is None:
@@ -330,7 +328,7 @@ class Devices:
         shared = getattr(devices, key)
         return (shared, f"devices.{key}") if own is None else (own, f"devices.{part}.{key}")
 
-    def trace_column(self, column: str, where: str) -> npt.NDArray[Any]:
+    def trace_column(self, column: str, where: str) -> Array:
         """A column of the main trace's ``devices`` table, for each client."""
         bundle, rows = self._main()
         if bundle is None or not bundle.has("devices", column):
@@ -366,7 +364,7 @@ class Devices:
         self._bundles[part] = self.shared.trace(path)
         return self._bundles[part]
 
-    def device_rows(self, part: PartName) -> Int64Array:
+    def device_rows(self, part: PartName) -> Ints:
         """Row of each client's device in the bundle of a part."""
         bundle, (pairing, pairing_key) = self.bundle(part), self._setting(part, "assign")
         if bundle is None:
@@ -389,7 +387,7 @@ class Devices:
             )
         return np.arange(clients, dtype=np.int64)
 
-    def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
+    def _rows_by_name(self, bundle: TraceBundle) -> Ints:
         names = self.task.client_names
         if not names:
             raise UserError(
@@ -415,14 +413,14 @@ def _kept(method: Method) -> int:
     return sum(memory.elements for memory in memories if memory.keeper != "server")
 
 
-def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
+def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Ints:
     """Row of the device of each name in a bundle; -1 if there is none."""
     rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
-    device_rows: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    device_rows: Ints = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return device_rows
 
 
-def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:
+def _power(energy: Energy, bundle: TraceBundle | None, rows: Ints, clients: int) -> Power:
     figures: list[Energy | EnergyClass] = [energy, *energy.classes.values()]
     watts = np.array([[item.download_w, item.compute_w, item.upload_w] for item in figures])
     if not energy.classes:

@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.composition.devices import Devices
 from fedsim.composition.needs import missing_tables, unmet_requirements
@@ -42,6 +41,7 @@ from fedsim.simulation.workload import Workload
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.units import LONGEST_S, NEVER, NS_PER_S, to_ns
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import format_count, format_counted, format_names
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from fedsim.runs.run import Run
 
-Int64Array = npt.NDArray[np.int64]
 
 _WHERE = "server.edges"
 
@@ -65,10 +64,10 @@ class Stays:
         names: of the edge servers; empty if they have none.
     """
 
-    client: Int64Array
-    edge: Int64Array
-    since_ns: Int64Array
-    until_ns: Int64Array
+    client: Ints
+    edge: Ints
+    since_ns: Ints
+    until_ns: Ints
     drops: bool = False
     names: Sequence[str] = ()
 
@@ -79,19 +78,19 @@ class Stays:
         return [tuple(move) for move in stays[np.argsort(stays[:, 0], kind="stable")].tolist()]
 
     @property
-    def of_client(self) -> Int64Array:
+    def of_client(self) -> Ints:
         """The first edge server of each client, (N,)."""
-        first: Int64Array = self.edge[self.since_ns == 0]
+        first: Ints = self.edge[self.since_ns == 0]
         return first
 
     @cached_property
-    def members(self) -> list[Int64Array]:
+    def members(self) -> list[Ints]:
         """The clients that are ever at each edge server, ascending."""
         order = np.lexsort((self.client, self.edge))
         cuts = np.searchsorted(self.edge[order], np.arange(1, self.edge.max() + 1))
         return [np.unique(part) for part in np.split(self.client[order], cuts)]
 
-    def samples(self, of_client: Int64Array, end_ns: int | None) -> npt.NDArray[np.float64]:
+    def samples(self, of_client: Ints, end_ns: int | None) -> Floats:
         """Training samples at each edge server, in the mean over the run, (E,)."""
         weights = of_client[self.client].astype(np.float64)
         if end_ns is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.composition.devices import Devices
 from fedsim.composition.world import transfers_s
@@ -16,9 +15,9 @@ from fedsim.methods.mixins import STATE, refuse_whole
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import format_bytes
 
-IntArray = npt.NDArray[np.int64]
 _WHERE = "server.submodels"
 
 
@@ -66,7 +65,7 @@ def divided(devices: Devices, method: Method) -> Parts | None:
     return parts
 
 
-def parts_of(scenario: Scenario, task: Task, level: IntArray) -> Parts | None:
+def parts_of(scenario: Scenario, task: Task, level: Ints) -> Parts | None:
     """The parts of a scenario's model; None if all clients train the whole one.
 
     Args:
@@ -104,7 +103,7 @@ def _refuse(scenario: Scenario, method: Method) -> None:
             )
 
 
-def _by_deadline(devices: Devices, method: Method, parts: Parts) -> IntArray:
+def _by_deadline(devices: Devices, method: Method, parts: Parts) -> Ints:
     """The largest part with which a dispatch ends within the schedule's limit, or the smallest."""
     schedule = devices.scenario.server.schedule
     limit_s = schedule.type.demands(schedule.params).limit_s

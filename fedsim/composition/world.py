@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.composition.devices import Devices
 from fedsim.devices.availability.trace import TraceAvailability
@@ -27,13 +26,13 @@ from fedsim.scheduling.base import Demands, cohort_of
 from fedsim.simulation.workload import History
 from fedsim.tasks.base import Task
 from fedsim.units import LONGEST_S, NEVER, NS_PER_S, duration_at_least
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
 from fedsim.vocabulary.metrics import MetricDefinition
 
 if TYPE_CHECKING:
     from fedsim.composition.edges import EdgeServers
 
-Floats = npt.NDArray[np.float64]
 Bytes = Floats | float
 _MOST_TRANSPORTS = 20_000
 """Clients up to which the duration of each one's transfers includes what the transport adds, which takes a second."""
@@ -176,7 +175,7 @@ class World:
         ]
 
     @property
-    def durations_s(self) -> npt.NDArray[np.float64]:
+    def durations_s(self) -> Floats:
         """Duration of a full dispatch of each client at nominal speed and rates, without the transport's, (N,)."""
         network = self.population.network
         durations_s = self._compute_s + sum(
@@ -233,7 +232,7 @@ class World:
         return Counter(step.share for step in self.server.exchange.create().steps(members))
 
     @cached_property
-    def _compute_s(self) -> npt.NDArray[np.float64]:
+    def _compute_s(self) -> Floats:
         """Duration of each client's full workload at its nominal speed, (N,)."""
         step_s = self.population.compute.step_s
         return self.devices.work.nominal_steps(step_s) * step_s
@@ -251,7 +250,7 @@ class Prospects:
     # -- which clients can participate --------------------------------------------------------------------------------
 
     @cached_property
-    def _idle(self) -> list[tuple[npt.NDArray[np.bool_], str, str]]:
+    def _idle(self) -> list[tuple[Bools, str, str]]:
         """Clients that cannot be given work, (N,) each: which, why, and how to let them participate."""
         replayed, end_ns = self.scenario.devices.availability.params, self.scenario.stop.until_ns
         clients = np.arange(self.population.clients)
@@ -288,9 +287,9 @@ class Prospects:
         ]
 
     @cached_property
-    def usable(self) -> npt.NDArray[np.bool_]:
+    def usable(self) -> Bools:
         """Clients that can be given work, (N,)."""
-        idle: npt.NDArray[np.bool_] = np.any([one[0] for one in self._idle], axis=0)
+        idle: Bools = np.any([one[0] for one in self._idle], axis=0)
         return ~idle
 
     @cached_property
@@ -356,7 +355,7 @@ class Prospects:
         return f"{wait} at least {least}{both}, or give less work"
 
     @cached_property
-    def late(self) -> npt.NDArray[np.bool_]:
+    def late(self) -> Bools:
         """Whether each client that can be given work needs longer than the schedule waits."""
         limit_s = math.inf if self.demands.limit_s is None else self.demands.limit_s
         # A few nanoseconds of rounding are not worth a message.
@@ -417,9 +416,7 @@ class Prospects:
         return compute.steady and compute.constant and network.constant
 
 
-def transfers_s(
-    network: Network, clients: npt.NDArray[np.int64], traffic_bytes: Iterable[Bytes]
-) -> list[Floats]:
+def transfers_s(network: Network, clients: Ints, traffic_bytes: Iterable[Bytes]) -> list[Floats]:
     """Duration of download and upload of clients at nominal rates, (n,) each.
 
     Without what the transport adds if there are many clients. ``traffic_bytes`` has a number, or one per client, (N,),

@@ -11,10 +11,9 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import chdtri
 
-Floats = npt.NDArray[np.float64]
+from fedsim.vocabulary.arrays import Bools, Floats
 
 INDIFFERENCE = 0.05
 """Relative difference to the best that does not matter."""
@@ -75,7 +74,7 @@ def probability_good(values: Floats) -> Floats:
     if freedom < 1:  # One setting.
         return np.ones(len(values))
 
-    def effects(means: Floats, rows: npt.NDArray[np.bool_]) -> Floats:
+    def effects(means: Floats, rows: Bools) -> Floats:
         counts = np.maximum(rows.sum(axis=0), 1)
         return np.asarray(np.where(rows, values - means[:, None], 0.0).sum(axis=0) / counts)
 
@@ -126,7 +125,7 @@ def preferred(probabilities: Floats, values: Floats) -> int:
     return given if is_as_good else best
 
 
-def pareto(values: Floats) -> npt.NDArray[np.bool_]:
+def pareto(values: Floats) -> Bools:
     """Whether no other row is at least as good in every column and better in one; less is better. Shape (rows,)."""
     at_least = (values[:, None, :] <= values[None, :, :]).all(axis=2)
     better = (values[:, None, :] < values[None, :, :]).any(axis=2)

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
 from fedsim.decisions.choosing import (
@@ -56,6 +55,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.source import relocated, to_yaml
 from fedsim.sweeps.folder import claimed
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import (
     Kind,
     format_counted,
@@ -64,8 +64,6 @@ from fedsim.vocabulary.formatting import (
     format_probability,
     format_value,
 )
-
-Floats = npt.NDArray[np.float64]
 
 _CONFIRMED = 3
 """Number of settings that are run with fresh seeds."""

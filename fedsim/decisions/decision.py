@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.targets import FEW, THROUGHPUT
@@ -19,6 +18,7 @@ from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import (
     ABSENT,
     Kind,
@@ -26,8 +26,6 @@ from fedsim.vocabulary.formatting import (
     format_probability,
     format_value,
 )
-
-Floats = npt.NDArray[np.float64]
 
 BEST, PAGE, SETTINGS = "best.yaml", "decide.html", "settings.csv"
 """Files of the folder: the chosen scenario, the page, and all settings."""

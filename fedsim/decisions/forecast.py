@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.targets import Target
@@ -39,6 +38,7 @@ from fedsim.scenario.overrides import Override
 from fedsim.sweeps.folder import claimed
 from fedsim.traces.bundle import MANIFEST_NAME, TraceBundle
 from fedsim.traces.combine import perturbed, redrawn
+from fedsim.vocabulary.arrays import Bools, Floats
 from fedsim.vocabulary.formatting import (
     format_count,
     format_duration,
@@ -46,8 +46,6 @@ from fedsim.vocabulary.formatting import (
     format_level,
     format_probability,
 )
-
-Floats = npt.NDArray[np.float64]
 
 PAGE, TABLE = "forecast.html", "forecast.csv"
 CONFIDENCE = 0.9
@@ -104,7 +102,7 @@ class Forecast:
     path: Path
     target: str
     times_s: Floats
-    flat: npt.NDArray[np.bool_]
+    flat: Bools
     ends_s: Floats
     confidence: float = CONFIDENCE
 

@@ -13,7 +13,7 @@ import pandas as pd
 from fedsim.analysis.comparison.targets import THROUGHPUT, Target, metric_text, parse_metric
 from fedsim.analysis.steady import throughput
 from fedsim.composition.build import unknown_metrics
-from fedsim.errors import UserError, argument_error, nearest_or_all, raise_all
+from fedsim.errors import UserError, argument_error, nearest_or_all, raise_all, unknown
 from fedsim.runs.run import Run
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
@@ -79,8 +79,7 @@ QUANTITIES: Mapping[str, Quantity] = {
 
 def _quantity(name: str, where: str) -> Quantity:
     if name not in QUANTITIES:
-        hint = nearest_or_all(name, QUANTITIES, f"choose from {', '.join(QUANTITIES)}")
-        raise UserError(f"there is no quantity '{name}'", where=where, hint=hint)
+        raise unknown("quantity", name, QUANTITIES, where)
     return QUANTITIES[name]
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from fedsim.network.base import NetworkContext
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class DeviceContext(NetworkContext):
         compute_factor: the method's cost of a local step, relative to one pass; a number or one per client, (N,).
     """
 
-    batch_samples: npt.NDArray[np.int64]
-    flops_per_sample: npt.NDArray[np.float64] | float | None
-    eligible: npt.NDArray[np.bool_]
-    compute_factor: npt.NDArray[np.float64] | float = 1.0
+    batch_samples: Ints
+    flops_per_sample: Floats | float | None
+    eligible: Bools
+    compute_factor: Floats | float = 1.0

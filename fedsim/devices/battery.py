@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fedsim.scenario.model import Energy
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Floats, Ints
 
 ROUNDING_NS = 1e-3
 """Duration below which a difference of energies is rounding."""
@@ -36,7 +37,7 @@ class Power:
         of_client: class of each client's device, (N,); one byte each, so that a million fit in the cache.
     """
 
-    def __init__(self, watts: npt.NDArray[np.float64], of_client: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, watts: Floats, of_client: npt.NDArray[np.uint8]) -> None:
         self.watts = watts
         self.of_client = of_client
         # Numbers of Python are several times cheaper for a single client.
@@ -127,13 +128,7 @@ class Batteries:
         gained = self.recharge_w[index] * (now_ns - self._since_ns[client]) / NS_PER_S
         return min(self.capacity_j[index], self._charge_j[client] + gained)
 
-    def replay(
-        self,
-        clients: npt.NDArray[np.int64],
-        begin_ns: npt.NDArray[np.int64],
-        end_ns: npt.NDArray[np.int64],
-        used_j: npt.NDArray[np.float64],
-    ) -> Replay:
+    def replay(self, clients: Ints, begin_ns: Ints, end_ns: Ints, used_j: Floats) -> Replay:
         """The charge in recorded dispatches, from full batteries at time 0; this object stays as it is.
 
         Args:
@@ -159,6 +154,6 @@ class Replay(NamedTuple):
         ready_ns: when its client could work again, (n,).
     """
 
-    before_j: npt.NDArray[np.float64]
-    after_j: npt.NDArray[np.float64]
-    ready_ns: npt.NDArray[np.int64]
+    before_j: Floats
+    after_j: Floats
+    ready_ns: Ints

@@ -15,10 +15,9 @@ from fedsim.devices.battery import Power
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import BY_GROUP, Cost, GridSeries
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.formatting import format_names
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 _J_PER_KWH = 3.6e6
 _MOST = 1e6
 """The largest carbon intensity or price; with much larger ones, a table may not contain the sums."""
@@ -79,7 +78,7 @@ class Grid:
     """
 
     regions: Sequence[Series]
-    of_client: npt.NDArray[np.int64]
+    of_client: Ints
     names: Sequence[str] = ()
 
     @classmethod
@@ -159,7 +158,7 @@ class Footprint:
         given = {"gco2e": self.carbon, "cost": self.cost}
         return [name for name, one in given.items() if one is not None]
 
-    def columns(self, dispatches: Mapping[str, npt.NDArray[Any]]) -> dict[str, Floats]:
+    def columns(self, dispatches: Mapping[str, Array]) -> dict[str, Floats]:
         """``gco2e`` (grams) and ``cost`` of each dispatch, (n,), each only if the scenario gives it.
 
         A phase draws its energy evenly between its instants, which is exact unless the client pauses in it.
@@ -178,7 +177,7 @@ class Footprint:
                 result["cost"] += self._of_energy(self.prices, dispatches)
         return result
 
-    def _of_energy(self, grid: Grid, dispatches: Mapping[str, npt.NDArray[Any]]) -> Floats:
+    def _of_energy(self, grid: Grid, dispatches: Mapping[str, Array]) -> Floats:
         clients, ended_s = dispatches["client_id"], dispatches["ended_s"]
         watts = self.power.watts[self.power.of_client[clients]]
         # A phase that did not end has no instant, and one that ended later was not awaited.

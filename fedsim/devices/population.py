@@ -5,9 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from fedsim.devices.availability.base import OnDisconnect
 from fedsim.devices.battery import Batteries, Power
 from fedsim.devices.compute.times import ComputeTimes
@@ -15,6 +12,7 @@ from fedsim.devices.grid import Footprint
 from fedsim.network.base import Direction, Network
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Bools
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,8 @@ class Population:
     network: Network
     power: Power
     batteries: Batteries | None
-    short_of_memory: npt.NDArray[np.bool_]
-    excluded: npt.NDArray[np.bool_]
+    short_of_memory: Bools
+    excluded: Bools
     footprint: Footprint | None = None
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:

@@ -16,35 +16,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BeforeValidator, WithJsonSchema
 
 from fedsim.errors import UserError
 from fedsim.units import DAY_US, DURATION_UNITS
+from fedsim.vocabulary.arrays import Array, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""
 UNKNOWN = (
     *UNKNOWN_TEXT,
-    "-",
-    "NA",
-    "N/A",
-    "n/a",
-    "#N/A",
-    "None",
-    "none",
-    "<none>",
-    "<unset>",
-    "NaT",
+    *("-", "NA", "N/A", "n/a", "#N/A", "None", "none", "<none>", "<unset>", "NaT"),
 )
 """Text that is no number and no instant."""
 CONTROL = r"[\x00-\x1f\x7f-\x9f]"
@@ -119,7 +107,7 @@ class Bounds:
     open_low: bool = False
     words: str = ""
 
-    def contain(self, values: npt.NDArray[Any]) -> Bools:
+    def contain(self, values: Array) -> Bools:
         """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
         with np.errstate(invalid="ignore"):
             inside = (values > self.low) if self.open_low else (values >= self.low)

@@ -26,11 +26,12 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError, cut, nearest, refused
 from fedsim.files import cells
-from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
+from fedsim.files.cells import Bounds, Instants
 from fedsim.files.delimited import LONGEST_ROW_BYTES, checked_rows, repeated
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_counted
 
 _HEAD_BYTES = 1 << 16
@@ -575,11 +576,15 @@ class Frame:
             for table, own in zip(self._tables, self.stems, strict=True)
         ]
 
+    def _chunks(self, name: str) -> list[Any]:
+        """:meth:`columns` as one list of Arrow arrays."""
+        return [c for column in self.columns(name) for c in getattr(column, "chunks", [column])]
+
     def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
         """The index of each row's word (-1 if unknown), and the words."""
         wide = pa.dictionary(pa.int32(), pa.string())
         with self._converting(name):
-            chunks = [chunk for column in self.columns(name) for chunk in _chunks(column)]
+            chunks = self._chunks(name)
             if not all(cells._is_text(chunk.type) for chunk in chunks):
                 chunks = [chunk.cast(pa.string()) for chunk in chunks]
             encoded = [
@@ -661,14 +666,7 @@ class Frame:
             self.refuse_rounded(name)
         if year is not None:
             # One file continues the other.
-            texts = [
-                [
-                    chunk
-                    for column in self.columns(each)
-                    for chunk in _chunks(column.cast(pa.string()))
-                ]
-                for each in names
-            ]
+            texts = [[c.cast(pa.string()) for c in self._chunks(each)] for each in names]
             columns = [cells.with_years(texts, str(form), year)[names.index(name)]]
             form = f"%Y {form}"
         with self._converting(name):
@@ -768,12 +766,7 @@ class Frame:
 def first_of(rows: Ints) -> Iterator[tuple[int, str]]:
     """The first of some rows that are wrong in the same way, each with an addition to its message: of the last one, the
     number of the others."""
-    for row in map(int, rows[: _LISTED - 1]):
-        yield row, ""
-    for row in map(int, rows[_LISTED - 1 : _LISTED]):
-        others = format_counted(len(rows) - _LISTED, "more such row")
-        yield row, f" (and {others})" * (len(rows) > _LISTED)
-
-
-def _chunks(column: Any) -> list[Any]:
-    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
+    others = len(rows) - _LISTED
+    for number, row in enumerate(rows[:_LISTED].tolist(), 1):
+        is_last = number == _LISTED and others > 0
+        yield row, f" (and {format_counted(others, 'more such row')})" if is_last else ""

@@ -247,11 +247,10 @@ class Sources:
 
     def describe(self) -> str:
         """Names of the files with their SHA-256, for the ``source`` of a manifest."""
-        parts = []
-        for path in self.paths:
-            digest = f" (sha256 {file_sha256(path)})" if path.is_file() else ""
-            parts.append(path.name + digest)
-        return ", ".join(parts)
+        return ", ".join(
+            f"{path.name} (sha256 {file_sha256(path)})" if path.is_file() else path.name
+            for path in self.paths
+        )
 
     def __iter__(self) -> Iterator[SourceFile]:
         """The files."""

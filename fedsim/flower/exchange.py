@@ -18,7 +18,6 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
@@ -39,6 +38,7 @@ from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Computation, Workload
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Array
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
 _NOT_RECORDED = 1 << 50
@@ -468,7 +468,7 @@ def hash_of(content: bytes) -> str:
 
 
 def messages_table(
-    sent: Sequence[Sent], columns_of: Callable[[Sequence[Ended]], Mapping[str, npt.NDArray[Any]]]
+    sent: Sequence[Sent], columns_of: Callable[[Sequence[Ended]], Mapping[str, Array]]
 ) -> pa.Table:
     """The table of messages, in order of sending.
 

@@ -42,11 +42,7 @@ try:
     from flwr.app.error import Error
     from flwr.app.message import message as message_module
     from flwr.clientapp import ClientApp
-    from flwr.common.config import (
-        get_fused_config_from_dir,
-        get_project_config,
-        parse_config_args,
-    )
+    from flwr.common.config import get_fused_config_from_dir, get_project_config, parse_config_args
     from flwr.common.constant import SUPERLINK_NODE_ID, ErrorCode
     from flwr.common.secure_aggregation.secaggplus_constants import (
         RECORD_KEY_CONFIGS as SECURE_CONFIGS,

@@ -22,7 +22,6 @@ from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from pydantic import Field, TypeAdapter
 from typing_extensions import override
@@ -60,6 +59,7 @@ from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workloads
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S, NS_PER_US
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
 LOGGER = logging.getLogger("fedsim")
@@ -133,14 +133,14 @@ class Nodes:
         """NEVER."""
         return NEVER
 
-    def online_clients(self, t_ns: int) -> npt.NDArray[np.int64]:
+    def online_clients(self, t_ns: int) -> Ints:
         """Clients whose nodes are connected, ascending."""
         return np.flatnonzero(self._online)
 
     def sampler(self, stream: Stream, prepare: Any = None) -> SimpleNamespace:
         """Uniform draws from the clients that are online and not busy."""
 
-        def sample(k: int, t_ns: int, busy: npt.NDArray[np.bool_], draw: int) -> list[int]:
+        def sample(k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
             clients = self.online_clients(t_ns)
             clients = clients[~busy[clients]]
             chosen: list[int] = clients[np.argsort(stream.hashes(draw, clients))][:k].tolist()

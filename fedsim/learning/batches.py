@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,8 +12,7 @@ from fedsim.learning.device import uploaded
 from fedsim.randomness import GOLDEN, MIX_1, MIX_2, Purpose, Stream
 from fedsim.scenario.training import Augmentation
 from fedsim.tasks.base import steps_per_epoch
-
-IntArray = npt.NDArray[np.int64]
+from fedsim.vocabulary.arrays import Ints
 
 # Sorting keys hold the number of a permutation above this many bits of its hashes.
 _HASH_BITS = 43
@@ -42,8 +40,8 @@ class BatchOrder:
     def __init__(
         self,
         seed: int,
-        offsets: IntArray,
-        rows: IntArray,
+        offsets: Ints,
+        rows: Ints,
         batch_size: int,
         device: torch.device,
         augmenter: Augmenter | None = None,
@@ -60,30 +58,30 @@ class BatchOrder:
         self._device = device
         self._numbers = torch.empty(0, dtype=torch.int64, device=device)
         self.batch_size = batch_size
-        self.samples: IntArray = np.diff(offsets)
+        self.samples: Ints = np.diff(offsets)
         self.steps_per_epoch = steps_per_epoch(self.samples, batch_size, drops_last=drops_last)
 
-    def widths(self, clients: IntArray) -> IntArray:
+    def widths(self, clients: Ints) -> Ints:
         """Positions per padded batch of each client: ``batch_size``, or fewer if it has fewer samples."""
         fewest = np.maximum(self.samples[clients], _NARROWEST)
         rounded = 1 << np.ceil(np.log2(fewest)).astype(np.int64)
-        result: IntArray = np.minimum(rounded, max(self.batch_size, _NARROWEST))
+        result: Ints = np.minimum(rounded, max(self.batch_size, _NARROWEST))
         return result
 
-    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+    def visited(self, clients: Ints, steps: Ints) -> Ints:
         """Sum of the sizes of each client's first ``steps`` batches, (B,)."""
         samples = self.samples[clients]
         if self._with_replacement:
             return steps * np.minimum(samples, self.batch_size)
         epochs, rest = np.divmod(steps, self.steps_per_epoch[clients])
         of_epoch = np.minimum(samples, self.steps_per_epoch[clients] * self.batch_size)
-        result: IntArray = epochs * of_epoch + rest * self.batch_size
+        result: Ints = epochs * of_epoch + rest * self.batch_size
         return result
 
     def plan(
         self,
-        clients: IntArray,
-        sequences: IntArray,
+        clients: Ints,
+        sequences: Ints,
         *,
         first: int,
         last: int,
@@ -149,13 +147,13 @@ class BatchOrder:
 
     def _permutations(
         self,
-        clients: IntArray,
-        sequences: IntArray,
+        clients: Ints,
+        sequences: Ints,
         phase: int,
-        first_epoch: IntArray,
-        epochs: IntArray,
+        first_epoch: Ints,
+        epochs: Ints,
         padded: bool,
-    ) -> IntArray:
+    ) -> Ints:
         permutations = int(epochs.sum())
         count = 1 << permutations.bit_length() if padded else permutations
         if count > _MOST_PERMUTATIONS:
@@ -213,7 +211,7 @@ class Augmenter:
         self._key = signed(Stream(seed, Purpose.AUGMENTATION).key)
         self._device = device
 
-    def keys(self, clients: IntArray, sequences: IntArray, phase: int) -> Tensor:
+    def keys(self, clients: Ints, sequences: Ints, phase: int) -> Tensor:
         """The streams of these dispatches in a phase, (B,) int64."""
         client, sequence = torch.from_numpy(np.stack([clients, sequences])).to(self._device)
         keys = fold(torch.full_like(client, self._key), client)

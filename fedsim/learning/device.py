@@ -9,15 +9,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.processes.cluster import usable_cores
 from fedsim.scenario.training import DeviceWorkers, DistributedWorkers, Training
+from fedsim.vocabulary.arrays import Array
 
 # Just below glibc's limit for a block whose size it adapts to (32 MiB).
 _ADAPTING_BYTES = 31 << 20
@@ -151,7 +151,7 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def uploaded(array: npt.NDArray[Any], device: torch.device) -> Tensor:
+def uploaded(array: Array, device: torch.device) -> Tensor:
     """The array as a tensor on the device; the calling thread does not wait for the copy."""
     tensor = torch.from_numpy(array)
     if device.type != "cuda":

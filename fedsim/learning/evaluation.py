@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _NormBase
@@ -26,8 +25,8 @@ from fedsim.methods.base import ServerState
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import AnalyticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.vocabulary.arrays import Floats, Ints
 
-FloatArray = npt.NDArray[np.float64]
 Metrics = dict[str, float]
 
 _CPU_BATCH = 512
@@ -48,10 +47,10 @@ class ClientMetrics:
         error: mean absolute error of each client in a regression, (N,); else None.
     """
 
-    accuracy: FloatArray
-    loss: FloatArray
-    samples: npt.NDArray[np.int64]
-    error: FloatArray | None = None
+    accuracy: Floats
+    loss: Floats
+    samples: Ints
+    error: Floats | None = None
 
     def summary(self) -> Metrics:
         """The mean over clients, the mean over samples, and the mean over the worst tenth of the clients.
@@ -157,7 +156,7 @@ class SupervisedEvaluator:
             return ClientMetrics(np.full(len(counts), np.nan), losses, counts, scores)
         return ClientMetrics(scores, losses, counts)
 
-    def _per_sample(self, model: Tensor, rows: Tensor) -> FloatArray:
+    def _per_sample(self, model: Tensor, rows: Tensor) -> Floats:
         """Loss, and correctness (0 or 1) or absolute error, of the clients' samples ``rows`` (m,): (2, m)."""
         loss, samples = self._task.loss, self._client_test
         results = []

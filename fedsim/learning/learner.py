@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -31,6 +30,7 @@ from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import Method, ServerState
 from fedsim.processes.launch import Launch
 from fedsim.scenario.model import Evaluation
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.metrics import MetricDefinition
 from fedsim.vocabulary.timeline import Adopt, Aggregate, Evaluate, Gather, Instruction, Train
 
@@ -132,7 +132,7 @@ class Learner:
         self._losses = LossLedger()
         self._answers: dict[str, Mapping[str, float]] = {}
         # By version; a resumed run, which submits the timeline again, reads them again.
-        self._accuracies: dict[int, npt.NDArray[np.float64]] = {}
+        self._accuracies: dict[int, Floats] = {}
         self._replay = Replay()
         # The number of instructions that a checkpoint contains, and the dispatches among them that were not trained.
         self._executed_before = 0
@@ -200,7 +200,7 @@ class Learner:
                 (self._answers[key],) = self._measured([self.server])
         return self._answers[key]
 
-    def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+    def training_losses(self, dispatch_ids: Sequence[int]) -> Floats:
         """Training losses of dispatches that were submitted (a barrier).
 
         Raises:
@@ -213,7 +213,7 @@ class Learner:
                     self._train(wave)
         return self._losses.of(dispatch_ids)
 
-    def client_accuracies(self, version: int) -> npt.NDArray[np.float64]:
+    def client_accuracies(self, version: int) -> Floats:
         """Accuracy of the newest version on each client's own test samples, (N,), NaN without any (a barrier).
 
         Raises:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -17,8 +16,7 @@ from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Midway,
 from fedsim.methods.mixins import STATE
 from fedsim.scenario.training import Training
 from fedsim.tasks.layout import Layout
-
-IntArray = npt.NDArray[np.int64]
+from fedsim.vocabulary.arrays import Ints
 
 # Rows start at multiples of this many entries, so that vectorized arithmetic treats all rows alike.
 _ROW_MULTIPLE = 64
@@ -30,10 +28,10 @@ def row_matrix(rows: int, elements: int, *, like: Tensor) -> Tensor:
     return torch.empty(rows, stride, dtype=like.dtype, device=like.device)[:, :elements]
 
 
-def active_rows(steps: IntArray) -> IntArray:
+def active_rows(steps: Ints) -> Ints:
     """Number of dispatches, sorted by ``steps`` (most first), that perform local step 0, 1, ...; (most steps,)."""
     most = int(steps[0]) if len(steps) else 0
-    counts: IntArray = np.searchsorted(-steps, -np.arange(most), side="left")
+    counts: Ints = np.searchsorted(-steps, -np.arange(most), side="left")
     return counts
 
 
@@ -74,7 +72,7 @@ class LocalTrainer:
         start: Tensor,
         *,
         rule: LocalRule | None = None,
-        steps: IntArray | None = None,
+        steps: Ints | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
         collect: Sequence[Collected] = (),

@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedsim.methods.base import Memory
 from fedsim.processes.cluster import machine_bytes
 from fedsim.scenario.training import Training
-
-IntArray = npt.NDArray[np.int64]
+from fedsim.vocabulary.arrays import Ints
 
 _BLOCK_BYTES = 64 << 20
 # Bytes of rows that a checkpoint reads at once.
@@ -180,7 +178,7 @@ class RowStore:
         """Keys that have been stored, ascending."""
         return sorted(key for rows, _ in self._tiers for key in rows)
 
-    def get(self, keys: IntArray | Sequence[int]) -> Tensor:
+    def get(self, keys: Ints | Sequence[int]) -> Tensor:
         """The rows of these keys, (B, elements), on the device; a copy."""
         with self._lock:
             result = torch.empty(len(keys), self.elements, dtype=self.dtype, device=self.device)
@@ -193,7 +191,7 @@ class RowStore:
         """Whether that many rows fit into the first tier."""
         return self._tiers[0][1] >= count
 
-    def views(self, keys: IntArray) -> list[Tensor]:
+    def views(self, keys: Ints) -> list[Tensor]:
         """The stored rows of these keys, (elements,) each, for a store that :meth:`holds` all rows."""
         tier, _ = self._tiers[0]
         with self._lock:
@@ -202,7 +200,7 @@ class RowStore:
                     tier.put(key, self._initial)
             return [tier.read(key) for key in keys.tolist()]
 
-    def put(self, keys: IntArray | Sequence[int], rows: Tensor) -> None:
+    def put(self, keys: Ints | Sequence[int], rows: Tensor) -> None:
         """Replace the rows of these keys by ``rows`` (B, elements)."""
         with self._lock:
             for key, row in zip(np.asarray(keys).tolist(), rows, strict=True):
@@ -253,7 +251,7 @@ class StateStore:
     def __getitem__(self, name: str) -> RowStore:
         return self._stores[name]
 
-    def rows(self, clients: IntArray, besides: Container[str] = ()) -> dict[str, Tensor]:
+    def rows(self, clients: Ints, besides: Container[str] = ()) -> dict[str, Tensor]:
         """Memories that clients see, ``besides`` others, name to (B, elements)."""
         names = [name for name in self.of_clients if name not in besides]
         return {name: self._stores[name].get(clients) for name in names}
@@ -270,7 +268,7 @@ class StateStore:
         """Clients that have a row in a memory, ascending."""
         return self._stores[name].keys()
 
-    def clients(self) -> IntArray:
+    def clients(self) -> Ints:
         """Clients that have a row in any memory that clients see, ascending."""
         keys = {key for name in self.of_clients for key in self.keys(name)}
         return np.array(sorted(keys), dtype=np.int64)

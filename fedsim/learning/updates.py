@@ -19,9 +19,8 @@ from fedsim.learning.contract import Named
 from fedsim.learning.device import reproducible, uploaded
 from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.timeline import Aggregate, Train
-
-IntArray = npt.NDArray[np.int64]
 
 WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625
@@ -111,7 +110,7 @@ class WaitingUpdates:
             total.add_(row, alpha=factor)
         return total
 
-    def product(self, factors: npt.NDArray[np.float64], rows: Sequence[Tensor]) -> Tensor:
+    def product(self, factors: Floats, rows: Sequence[Tensor]) -> Tensor:
         """Sums of ``factors`` (n, R) times R rows, (n, elements), in full precision even if training uses TF32."""
         with reproducible():
             return uploaded(factors, self.device).to(self.dtype) @ torch.stack(list(rows))
@@ -132,7 +131,7 @@ class WaitingUpdates:
 class Combination:
     """A sum of multiples of vectors, as the factor of each; everything but adding and multiplying by numbers raises."""
 
-    factors: npt.NDArray[np.float64]
+    factors: Floats
     # Numbers of numpy leave a product to this class, and nothing is changed in place.
     __array_ufunc__ = __iadd__ = __isub__ = __imul__ = None
 
@@ -169,7 +168,7 @@ class Combinations:
         return Combination(total)
 
 
-def _column(of: str, field: str) -> cached_property[IntArray]:
+def _column(of: str, field: str) -> cached_property[Ints]:
     """The numbers in a ``field`` of each item in an attribute."""
     get = attrgetter(field)
     return cached_property(
@@ -191,7 +190,7 @@ class Contributions:
     samples: cached_property[npt.NDArray[np.int64 | np.float64]] = cached_property(
         lambda self: self._context.samples[self.clients]
     )
-    learning_rates: cached_property[npt.NDArray[np.float64]] = cached_property(
+    learning_rates: cached_property[Floats] = cached_property(
         lambda self: np.array([self._rate(t.round, t.dispatched_s) for t in self._trains])
     )
 
@@ -294,7 +293,7 @@ class LossLedger:
         most = max(dispatch_ids, default=-1)
         return most >= len(self.values) or bool(np.isnan(self.values[list(dispatch_ids)]).any())
 
-    def of(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+    def of(self, dispatch_ids: Sequence[int]) -> Floats:
         """The losses of these dispatches.
 
         Raises:
@@ -302,7 +301,7 @@ class LossLedger:
         """
         if self.lack(dispatch_ids):
             raise InvariantViolation(f"not all of {dispatch_ids} were submitted for training")
-        losses: npt.NDArray[np.float64] = self.values[np.asarray(dispatch_ids, dtype=np.int64)]
+        losses: Floats = self.values[np.asarray(dispatch_ids, dtype=np.int64)]
         for index in np.flatnonzero(~np.isfinite(losses)).tolist():
             raise UserError(
                 f"local training has diverged: the loss of dispatch {dispatch_ids[index]} is not finite, and clients "

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
-    FloatArray,
     LocalUpdate,
     Memory,
     Method,
@@ -26,13 +25,14 @@ from fedsim.methods.base import (
 )
 from fedsim.methods.fedavg import FedAvg, Proximal
 from fedsim.parts.component import Parameters
+from fedsim.vocabulary.arrays import Floats
 
 
 class StalenessWeight(Parameters, ABC):
     """A kind of weight."""
 
     @abstractmethod
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         """Weights for staleness counted in versions, elementwise, in the update to a version."""
 
 
@@ -42,7 +42,7 @@ class ConstantStaleness(StalenessWeight):
     name: Literal["constant"]
     """Kind of weight."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         return np.ones_like(staleness)
 
 
@@ -55,8 +55,8 @@ class PolynomialStaleness(StalenessWeight):
     """How fast weights decrease (a). FedCompass's text gives 0.5; its published code computes (s + 1)^(+0.5), which
     weights stale updates *more* and is written -0.5 here."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        result: FloatArray = (staleness + 1.0) ** -self.exponent
+    def factor(self, staleness: Floats, version: int) -> Floats:
+        result: Floats = (staleness + 1.0) ** -self.exponent
         return result
 
 
@@ -70,7 +70,7 @@ class HingeStaleness(StalenessWeight):
     slope: float = Field(default=10.0, gt=0)
     """How fast weights decrease after the delay (a)."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         return 1.0 / (self.slope * np.maximum(staleness - self.delay, 0.0) + 1.0)
 
 
@@ -82,8 +82,8 @@ class ReciprocalStaleness(StalenessWeight):
     delay: float = Field(default=10.0, gt=0)
     """Staleness up to which the weight is 1; in the theory the concurrency."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        result: FloatArray = self.delay / np.maximum(staleness, self.delay)
+    def factor(self, staleness: Floats, version: int) -> Floats:
+        result: Floats = self.delay / np.maximum(staleness, self.delay)
         return result
 
 
@@ -105,9 +105,9 @@ class FedAsmuStaleness(StalenessWeight):
     offset: float = Field(default=0.0, ge=0)
     """The part that does not decrease (iota)."""
 
-    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+    def factor(self, staleness: Floats, version: int) -> Floats:
         decreasing = self.scale / (math.sqrt(version) * (staleness + 1.0) ** self.exponent)
-        xi: FloatArray = self.mu * (decreasing + self.offset)
+        xi: Floats = self.mu * (decreasing + self.offset)
         return xi / (1 + xi)
 
 
@@ -134,7 +134,7 @@ class StalenessParams(Parameters):
     staleness_at: Literal["arrival", "aggregation"] = "arrival"
     """When staleness is counted: when the update arrives, or when it is aggregated."""
 
-    def weights_by_age(self, updates: Updates) -> FloatArray:
+    def weights_by_age(self, updates: Updates) -> Floats:
         """``alpha`` x the weight of each update's staleness, (C,)."""
         age = (
             updates.staleness
@@ -150,11 +150,11 @@ POPULATION_WEIGHTS = "weights each update by its client's share of the whole pop
 
 def population_weights(
     context: MethodContext, updates: Updates, weights: Literal["samples", "uniform"]
-) -> FloatArray:
+) -> Floats:
     """Shares p_i of the contributing clients in the whole population, (C,); all clients' shares sum to 1."""
     if weights == "uniform":
         return updates.multiplicity / context.clients
-    result: FloatArray = updates.multiplicity * updates.samples / context.samples.sum()
+    result: Floats = updates.multiplicity * updates.samples / context.samples.sum()
     return result
 
 
@@ -187,13 +187,13 @@ class FedBuff(FedAvg):
         super().__init__(params, context)
         self.weight_of_absent = POPULATION_WEIGHTS if params.scale == "population" else ""
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         if self.params.scale == "mean":
             return super().weights(updates)
         return population_weights(self.context, updates, self.params.weights)
 
-    def factors(self, updates: Updates) -> FloatArray:
-        discounts: FloatArray = self.params.weights_by_age(updates)
+    def factors(self, updates: Updates) -> Floats:
+        discounts: Floats = self.params.weights_by_age(updates)
         return discounts
 
 
@@ -395,7 +395,7 @@ class Rennala(FedAvg):
     paper_schedules = ("rennala",)
     Params: ClassVar[type[Parameters]] = GradientParams
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         return averaging_weights(updates, "uniform")
 
 
@@ -413,10 +413,10 @@ class Malenia(Rennala):
     )
     paper_schedules = ("malenia",)
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         """1 / (n B_i) for each update of client i, (C,)."""
         _, client, counts = np.unique(updates.clients, return_inverse=True, return_counts=True)
-        weights: FloatArray = 1 / (len(counts) * counts[client])
+        weights: Floats = 1 / (len(counts) * counts[client])
         return weights
 
 
@@ -436,11 +436,11 @@ class MindFlayer(Rennala):
         """Expected number of updates per version, the sum over clients of trials times the probability that one is done
         in time (B), by which the paper divides; default: the number of updates that were done in time."""
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         """1 / B for every update, (C,)."""
         if self.params.expected is None:
             return super().weights(updates)
-        weights: FloatArray = updates.multiplicity / self.params.expected
+        weights: Floats = updates.multiplicity / self.params.expected
         return weights
 
 
@@ -468,9 +468,9 @@ class Ata(Rennala):
         step = cohort.learning_rates.unsqueeze(1) * trained.mean_gradient
         return LocalUpdate({"delta": trained.model - start - step}, trained.loss)
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         gradients = updates.multiplicity * updates.steps
-        shares: FloatArray = gradients / gradients.sum()
+        shares: Floats = gradients / gradients.sum()
         return shares
 
 
@@ -491,7 +491,7 @@ class Ringmaster(FedAvg):
     combines_parts = True
     Params: ClassVar[type[Parameters]] = GradientParams
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         return updates.multiplicity.astype(np.float64)
 
 
@@ -516,8 +516,8 @@ class AsyncSgd(Ringmaster):
         staleness: Staleness = ConstantStaleness(name="constant")
         """How steps decrease with the delay; ``reciprocal`` is the delay-adaptive rule of the papers."""
 
-    def factors(self, updates: Updates) -> FloatArray:
-        factors: FloatArray = self.params.staleness.factor(
+    def factors(self, updates: Updates) -> Floats:
+        factors: Floats = self.params.staleness.factor(
             updates.staleness.astype(np.float64), updates.version
         )
         return factors

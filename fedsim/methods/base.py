@@ -25,6 +25,7 @@ from fedsim.learning.optimizers import Optimizer
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from fedsim.learning.submodels.parts import Parts
     from fedsim.tasks.layout import Layout
 
-IntArray: TypeAlias = npt.NDArray[np.int64]
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+Ints: TypeAlias = Ints
+Floats: TypeAlias = Floats
 Tensor: TypeAlias = "torch.Tensor"
 """For type annotations; importing it from here does not import torch."""
 
@@ -65,7 +66,7 @@ class MethodContext:
     clients: int
     samples: npt.NDArray[np.int64 | np.float64]
     learning_rate: Callable[[int, float], float]
-    local_steps: IntArray
+    local_steps: Ints
     tensors: Callable[[], tuple[torch.dtype, torch.device]]
     seed: int
     availability_cycle_s: float = 86_400.0
@@ -98,7 +99,7 @@ class MethodContext:
             return self.learning_rate(updates.round, updates.time_s)
         return float(updates.learning_rates[np.argmax(updates.versions)])
 
-    def distance_covered(self, steps: IntArray) -> FloatArray:
+    def distance_covered(self, steps: Ints) -> Floats:
         """Distance that this many local SGD steps cover along a constant unit gradient at learning rate 1, (C,).
 
         The number of steps without momentum; with momentum the sum of the coefficients with which the gradients enter
@@ -112,7 +113,7 @@ class MethodContext:
         for step in range(1, len(covered)):
             velocity = momentum * velocity + 1
             covered[step] = covered[step - 1] + (1 + momentum * velocity if nesterov else velocity)
-        result: FloatArray = covered[steps]
+        result: Floats = covered[steps]
         return result
 
     def generator(self, *keys: int) -> np.random.Generator:
@@ -258,15 +259,15 @@ class Cohort:
         in_place: memories that a local update changes in place and does not return, name to B stored rows (elements,).
     """
 
-    clients: IntArray
-    sequences: IntArray
-    versions: IntArray
-    rounds: IntArray
-    steps: IntArray
-    steps_assigned: IntArray
+    clients: Ints
+    sequences: Ints
+    versions: Ints
+    rounds: Ints
+    steps: Ints
+    steps_assigned: Ints
     learning_rates: Tensor
-    samples: IntArray
-    in_full: npt.NDArray[np.bool_]
+    samples: Ints
+    in_full: Bools
     down: Mapping[str, Tensor]
     memory: Mapping[str, Tensor]
     in_place: Mapping[str, list[Tensor]] = field(default_factory=dict)
@@ -366,7 +367,7 @@ class Trainer(Protocol):
         start: Tensor,
         *,
         rule: LocalRule | None = None,
-        steps: IntArray | None = None,
+        steps: Ints | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
         collect: Sequence[Collected] = (),
@@ -419,16 +420,16 @@ class Updates(Protocol):
     time_s: float
     round: int
     attributes: Mapping[str, float]
-    clients: IntArray
+    clients: Ints
     samples: npt.NDArray[np.int64 | np.float64]
-    steps: IntArray
-    steps_assigned: IntArray
-    staleness: IntArray
-    groups: IntArray
-    multiplicity: IntArray
-    versions: IntArray
-    rounds: IntArray
-    learning_rates: FloatArray
+    steps: Ints
+    steps_assigned: Ints
+    staleness: Ints
+    groups: Ints
+    multiplicity: Ints
+    versions: Ints
+    rounds: Ints
+    learning_rates: Floats
 
     def __len__(self) -> int: ...
 
@@ -644,7 +645,7 @@ class Method(Component, ABC):
         """The server state after this aggregation, with the names of :meth:`initial_state`; ``server`` and its tensors
         stay as they are."""
 
-    def buffer_weights(self, updates: Updates) -> FloatArray:
+    def buffer_weights(self, updates: Updates) -> Floats:
         """Weights of the clients' buffers, and of their optimizers' states, in the mean, (C,), with sum 1, or 0 if none
         counts."""
         return averaging_weights(updates, getattr(self.params, "weights", "uniform"))
@@ -654,7 +655,7 @@ class Method(Component, ABC):
         return state["model"]
 
     def personal_models(
-        self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
+        self, server: ServerState, clients: Ints, memory: Mapping[str, Tensor]
     ) -> Tensor:
         """The models that these B clients would use, (B, P); the global model unless overridden."""
         return server["model"].expand(len(clients), -1)
@@ -679,10 +680,10 @@ class WeightedParams(Parameters):
     """Weight of a client's update: its number of training samples, or equal for all clients."""
 
 
-def averaging_weights(updates: Updates, weights: Literal["samples", "uniform"]) -> FloatArray:
+def averaging_weights(updates: Updates, weights: Literal["samples", "uniform"]) -> Floats:
     """Weights of the contributions, (C,), with sum 1; a client drawn m times counts m times."""
     if weights not in ("samples", "uniform"):
         raise ValueError(f"weights must be 'samples' or 'uniform', not {weights!r}")
     raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
-    result: FloatArray = raw / raw.sum()
+    result: Floats = raw / raw.sum()
     return result

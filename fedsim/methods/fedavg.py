@@ -7,13 +7,11 @@ from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
     Corrected,
-    FloatArray,
     LocalRule,
     LocalUpdate,
     Method,
@@ -27,6 +25,7 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.parts.component import Parameters
+from fedsim.vocabulary.arrays import Bools, Floats
 
 
 class FedAvgParams(WeightedParams):
@@ -69,17 +68,17 @@ class FedAvg(Method):
         """The sum of the clients' changes times their weights and factors, (P,)."""
         return updates.weighted_sum("delta", self.weights(updates), self.factors(updates))
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         """Weights of the clients in the average, (C,); they sum to 1 unless every update is dropped."""
         weights = averaging_weights(updates, self.params.weights)
         return _of_full_work(updates, weights) if self._partial == "drop" else weights
 
-    def buffer_weights(self, updates: Updates) -> FloatArray:
+    def buffer_weights(self, updates: Updates) -> Floats:
         """Those of the method; updates that do not count have none."""
         weights = super().buffer_weights(updates)
         return weights if self._partial == "average" else _of_full_work(updates, weights)
 
-    def factors(self, updates: Updates) -> FloatArray:
+    def factors(self, updates: Updates) -> Floats:
         """Multiples of the clients' changes that are averaged, (C,): 1 unless ``partial`` is zero."""
         if self._partial != "zero":
             return np.ones(len(updates))
@@ -90,7 +89,7 @@ class FedAvg(Method):
         return self.params.partial if isinstance(self.params, FedAvgParams) else "average"
 
 
-def _of_full_work(updates: Updates, weights: FloatArray) -> FloatArray:
+def _of_full_work(updates: Updates, weights: Floats) -> Floats:
     """The same weights of clients that did all their steps alone, with sum 1, or 0 if none did."""
     weights = weights * (updates.steps >= updates.steps_assigned)
     return weights / (weights.sum() or 1.0)
@@ -169,7 +168,7 @@ class FedNova(FedAvg):
     def is_fedavg(self, rounds: Rounds) -> str:
         return "all clients do the same number of local steps" if rounds.equal_work else ""
 
-    def factors(self, updates: Updates) -> FloatArray:
+    def factors(self, updates: Updates) -> Floats:
         factors = super().factors(updates)
         lengths = self.context.distance_covered(updates.steps)
         if (lengths == lengths[0]).all():
@@ -194,7 +193,7 @@ class Rescale(FedAvg):
     def is_fedavg(self, rounds: Rounds) -> str:
         return NO_PARTIAL_WORK if rounds.full_work else ""
 
-    def factors(self, updates: Updates) -> FloatArray:
+    def factors(self, updates: Updates) -> Floats:
         return super().factors(updates) * (updates.steps_assigned / updates.steps)
 
 
@@ -293,7 +292,7 @@ class FedLga(Method):
         state["model"] = server["model"] + self.params.server_lr * change
         return state
 
-    def _mean_full(self, updates: Updates, full: npt.NDArray[np.bool_]) -> Tensor | None:
+    def _mean_full(self, updates: Updates, full: Bools) -> Tensor | None:
         """m, (P,); None if no client did full work."""
         weights = updates.multiplicity * full
         if not weights.any():

@@ -12,7 +12,6 @@ from pydantic import Field
 from fedsim.methods.asynchronous import GradientParams
 from fedsim.methods.base import (
     Cohort,
-    FloatArray,
     LocalUpdate,
     Memory,
     Method,
@@ -29,6 +28,7 @@ from fedsim.methods.base import (
 from fedsim.methods.fedavg import EVERYONE, FedAvg
 from fedsim.parts.component import Parameters
 from fedsim.units import Duration, to_ns
+from fedsim.vocabulary.arrays import Floats
 
 
 class FedAu(FedAvg):
@@ -58,12 +58,12 @@ class FedAu(FedAvg):
         return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
-        """Integers at the server: each client's last participation, the number of its intervals, and their sum."""
+        """Ints at the server: each client's last participation, the number of its intervals, and their sum."""
         import torch
 
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         """omega_i / N, (C,); notes that the contributing clients participate."""
         import torch
 

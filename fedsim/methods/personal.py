@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, located
 from fedsim.methods.base import (
     Cohort,
     Collected,
     Factor,
-    FloatArray,
-    IntArray,
     LocalRule,
     LocalUpdate,
     Memory,
@@ -35,6 +33,7 @@ from fedsim.methods.base import (
 from fedsim.methods.control_variates import NEEDS_RECEIVED
 from fedsim.methods.fedavg import PROXIMAL_OPERATIONS, FedAvg, FedAvgParams, proximal_rule
 from fedsim.parts.component import Parameters
+from fedsim.vocabulary.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -108,10 +107,8 @@ def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
     if personal == "none" or personal == "all":
         return torch.full((layout.size,), personal == "all")
     if isinstance(personal, list):
-        try:
+        with located(_WHERE):
             return layout.mask(personal)
-        except UserError as error:
-            raise UserError(error.message, where=_WHERE, hint=error.hint) from None
     trainable = len(layout.names) - len(layout.buffers)
     last = layout.names[trainable - 1]
     module = last.rpartition(".")[0]
@@ -216,7 +213,7 @@ class FedSim(FedAvg):
         return self.split.shared_size - self.split.shared_trainable if of_shared else 0
 
     def personal_models(
-        self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
+        self, server: ServerState, clients: Ints, memory: Mapping[str, Tensor]
     ) -> Tensor:
         shared = server["shared"].expand(len(clients), -1)
         return self.split.join(shared, memory.get("personal"))
@@ -376,7 +373,7 @@ class Ditto(FedAvg):
         )
 
     def personal_models(
-        self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
+        self, server: ServerState, clients: Ints, memory: Mapping[str, Tensor]
     ) -> Tensor:
         return memory["personal"]
 
@@ -384,7 +381,7 @@ class Ditto(FedAvg):
 _ROUNDING = 1e-9
 
 
-def phase_steps(cohort: Cohort, first: float, second: float) -> tuple[IntArray, IntArray]:
+def phase_steps(cohort: Cohort, first: float, second: float) -> tuple[Ints, Ints]:
     """Steps that each dispatch has done in each of the two phases, two (B,) arrays.
 
     A whole dispatch takes ``first`` and ``second`` steps per assigned local step, rounded up. A client that did only
@@ -396,7 +393,7 @@ def phase_steps(cohort: Cohort, first: float, second: float) -> tuple[IntArray, 
     ]
     spent = np.floor(done * (first + second) + _ROUNDING).astype(np.int64)
     spent = np.where(done < assigned, spent, whole[0] + whole[1])
-    in_first: IntArray = np.minimum(spent, whole[0])
+    in_first: Ints = np.minimum(spent, whole[0])
     return in_first, spent - in_first
 
 
@@ -404,7 +401,7 @@ def run_phase(
     trainer: Trainer,
     cohort: Cohort,
     start: Tensor,
-    steps: IntArray,
+    steps: Ints,
     rule: Callable[[Any], LocalRule | None] = lambda rows: None,
     **options: Any,
 ) -> Trained:
@@ -486,7 +483,7 @@ class FedAvgP(FedSim):
         memory = {"personal": moved.add_(split.personal(start))} if split.personal_size else {}
         return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, memory)
 
-    def weights(self, updates: Updates) -> FloatArray:
+    def weights(self, updates: Updates) -> Floats:
         return averaging_weights(updates, "uniform")
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:

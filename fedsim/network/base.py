@@ -18,16 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 BIT_NS_PER_BYTE = 8e9
 """Bits in a byte times nanoseconds in a second: ``size_bytes * BIT_NS_PER_BYTE / rate_bps`` is in nanoseconds."""
@@ -42,7 +40,7 @@ class Direction(enum.IntEnum):
     """From the client to the server."""
 
 
-def column_view(column: FloatArray | IntArray) -> memoryview:
+def column_view(column: Floats | Ints) -> memoryview:
     """A view whose items are Python numbers, which is several times cheaper to index than an array."""
     return np.ascontiguousarray(column).data
 
@@ -60,7 +58,7 @@ class Network(abc.ABC):
 
     constant = False
 
-    def __init__(self, *, latency_ns: Sequence[IntArray], rates_bps: Sequence[FloatArray]) -> None:
+    def __init__(self, *, latency_ns: Sequence[Ints], rates_bps: Sequence[Floats]) -> None:
         self._latency_ns = tuple(column_view(column) for column in latency_ns)
         self._rates = tuple(column_view(column) for column in rates_bps)
 
@@ -98,7 +96,7 @@ class Network(abc.ABC):
     ) -> float:
         """Bytes put on the wire by ``until_ns``, when a transfer is cut off; between 0 and ``size_bytes``."""
 
-    def rates_bps(self, direction: Direction) -> FloatArray:
+    def rates_bps(self, direction: Direction) -> Floats:
         """The nominal rates of all clients, shape ``(clients,)``; see :meth:`rate_bps`."""
         return np.array(self._rates[direction])
 
@@ -107,7 +105,7 @@ class Network(abc.ABC):
         rate: float = self._rates[direction][client]
         return rate
 
-    def latencies_ns(self, direction: Direction) -> IntArray:
+    def latencies_ns(self, direction: Direction) -> Ints:
         """The one-way latencies of all clients, shape ``(clients,)``; see :meth:`latency_ns`."""
         return np.array(self._latency_ns[direction])
 
@@ -139,10 +137,10 @@ class NetworkContext:
 
     clients: int
     bundle: TraceBundle | None
-    device_rows: IntArray
+    device_rows: Ints
     seed: int
     folder: Path
-    offset_ns: IntArray | int = field(default=0, kw_only=True)
+    offset_ns: Ints | int = field(default=0, kw_only=True)
     servers: Sequence[str] = field(default=(), kw_only=True)
 
     @property

@@ -11,13 +11,14 @@ import numpy.typing as npt
 from pydantic import Discriminator, Field, Tag
 
 from fedsim.errors import UserError
-from fedsim.network.base import Direction, FloatArray, NetworkContext
+from fedsim.network.base import Direction, NetworkContext
 from fedsim.network.transport import Transport
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration, Rate
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import format_count, format_counted
 
 
@@ -186,20 +187,18 @@ def drawn(
     count: int,
     context: NetworkContext,
     draw: Draw,
-) -> FloatArray:
+) -> Floats:
     """A constant or drawn value for each of ``count`` clients or links."""
     if isinstance(source, LognormalRate | LognormalDuration):
         stream = context.stream(Purpose.NETWORK_PROFILE, int(draw))
         # Values that are too large become infinite, which the columns' checks report.
         with np.errstate(over="ignore", invalid="ignore"):
-            column: FloatArray = source.median * np.exp(
-                source.sigma * stream.normals(np.arange(count))
-            )
+            column: Floats = source.median * np.exp(source.sigma * stream.normals(np.arange(count)))
         return column
     return np.full(count, float(source))
 
 
-def rate_columns(params: AccessParams, context: NetworkContext) -> tuple[FloatArray, FloatArray]:
+def rate_columns(params: AccessParams, context: NetworkContext) -> tuple[Floats, Floats]:
     """Rates (bit/s) of all clients, down and up; shape ``(clients,)`` each.
 
     ``up: bundle`` means the bundle's uplink if it is known and the downlink comes from the bundle too; otherwise the
@@ -220,7 +219,7 @@ def rate_columns(params: AccessParams, context: NetworkContext) -> tuple[FloatAr
     return down_bps * factor, np.where(np.isnan(up_known), up_bps, up_known) * factor
 
 
-def bundle_rates(context: NetworkContext) -> FloatArray:
+def bundle_rates(context: NetworkContext) -> Floats:
     """Rates (bit/s) from the bundle's ``network`` table, NaN if unknown; shape ``(2, clients)``.
 
     A bandwidth for both directions is used as the downlink; an uplink needs its own row.
@@ -229,7 +228,7 @@ def bundle_rates(context: NetworkContext) -> FloatArray:
     return _by_direction(context, "bandwidth_bps", ways)
 
 
-def bundle_variations(context: NetworkContext) -> FloatArray:
+def bundle_variations(context: NetworkContext) -> Floats:
     """Coefficients of variation from the bundle's ``network`` table, NaN if unknown; ``(2, clients)``."""
     if "bandwidth_cv" not in context.traces.table("network").column_names:
         raise UserError(
@@ -244,7 +243,7 @@ def bundle_variations(context: NetworkContext) -> FloatArray:
 
 def _by_direction(
     context: NetworkContext, column: str, ways: Sequence[tuple[Direction, str]]
-) -> FloatArray:
+) -> Floats:
     """A column of the table ``network`` by direction and client, (2, clients); later ``ways`` override earlier ones."""
     bundle = context.traces
     rows = bundle.device_rows("network")
@@ -257,7 +256,7 @@ def _by_direction(
     return result[:, context.device_rows]
 
 
-def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray:
+def latency_column(source: LatencySource, context: NetworkContext) -> Floats:
     """One-way latencies (s) of all clients; shape ``(clients,)``."""
     if source == "bundle":
         bundle = context.traces
@@ -277,7 +276,7 @@ def latency_column(source: LatencySource, context: NetworkContext) -> FloatArray
     return rtt_s / 2
 
 
-def _matrix_rtt_s(server: str, context: NetworkContext) -> FloatArray:
+def _matrix_rtt_s(server: str, context: NetworkContext) -> Floats:
     """Round-trip time between each client's group and the server's node; the mean over slices and directions."""
     where, bundle = "devices.network.latency", context.traces
     source, target = (bundle.texts("rtt_matrix", key) for key in ("src", "dst"))
@@ -302,7 +301,7 @@ def device_groups(context: NetworkContext, where: str) -> npt.NDArray[np.object_
 
 
 def require_known(
-    column: FloatArray, what: str, where: str, hint: str, context: NetworkContext
+    column: Floats, what: str, where: str, hint: str, context: NetworkContext
 ) -> None:
     """Refuse a column of the bundle, shape ``(clients,)``, with an unknown value (NaN)."""
     unknown = np.isnan(column)

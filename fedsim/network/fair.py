@@ -19,16 +19,17 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import InvariantViolation
-from fedsim.network.base import BIT_NS_PER_BYTE, FloatArray, IntArray, column_view
+from fedsim.network.base import BIT_NS_PER_BYTE, column_view
 from fedsim.network.static import rate_column_bps
 from fedsim.units import NEVER
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 
 _NO_LINK = 0  # pads short routes; never a bottleneck
 _ABOVE_ROUNDING = 1 + 1e-9  # more than the rounding of a sum of rates
 _SAME_LEVEL = 4e-15  # a relative difference of levels up to this is the rounding of a sum
 
 
-def fill_level(offers: FloatArray, capacity: float, guess: float = np.inf) -> float:
+def fill_level(offers: Floats, capacity: float, guess: float = np.inf) -> float:
     """The level at which a link is full: ``sum(minimum(offers, level)) == capacity``.
 
     Args:
@@ -80,22 +81,22 @@ class FairLinks:
         # Flows in contiguous slots 0..n-1.
         self._slot: dict[int, int] = {}
         self._flow: list[int] = []
-        self._routes: IntArray = np.zeros((4, 16), np.int64)
-        self._size_bytes: FloatArray = np.zeros(16)
-        self._work: FloatArray = np.zeros(16)  # remaining at the anchor, in bit/s x ns
-        self._rate: FloatArray = np.zeros(16)
-        self._anchor_ns: IntArray = np.zeros(16, np.int64)
-        self._end_ns: IntArray = np.zeros(16, np.int64)
-        self._order: IntArray = np.zeros(16, np.int64)
+        self._routes: Ints = np.zeros((4, 16), np.int64)
+        self._size_bytes: Floats = np.zeros(16)
+        self._work: Floats = np.zeros(16)  # remaining at the anchor, in bit/s x ns
+        self._rate: Floats = np.zeros(16)
+        self._anchor_ns: Ints = np.zeros(16, np.int64)
+        self._end_ns: Ints = np.zeros(16, np.int64)
+        self._order: Ints = np.zeros(16, np.int64)
 
         # Links in use, renumbered so that idle ones cost nothing.
         self._position: dict[int, int] = {}
         self._number: list[int] = [-1]
         self._free: list[int] = []
-        self._capacity: FloatArray = np.full(16, np.inf)
-        self._level: FloatArray = np.full(16, np.inf)
-        self._users: IntArray = np.zeros(16, np.int64)
-        self._touched: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
+        self._capacity: Floats = np.full(16, np.inf)
+        self._level: Floats = np.full(16, np.inf)
+        self._users: Ints = np.zeros(16, np.int64)
+        self._touched: Bools = np.zeros(16, np.bool_)
 
     def __contains__(self, flow_id: int) -> bool:
         """Whether a flow is on the links, or has completed and not been popped."""
@@ -314,7 +315,7 @@ class FairLinks:
         self._end_ns[changed[ends]] = now_ns + np.rint(wire_ns[ends]).astype(np.int64)
         self._next_ns = int(self._end_ns[:count].min())
 
-    def _fair_rates(self, count: int) -> FloatArray:
+    def _fair_rates(self, count: int) -> Floats:
         """The max-min fair rates of all flows; shape ``(count,)``."""
         rows = [row[:count] for row in self._routes]
         rates = _least(self._level, rows)
@@ -343,7 +344,7 @@ class FairLinks:
             f"fair rates of {count} flows over {positions} links do not settle"
         )
 
-    def _fill(self, link: int, rows: list[IntArray], rates: FloatArray) -> None:
+    def _fill(self, link: int, rows: list[Ints], rates: Floats) -> None:
         """Settle one link; marks the other links of the flows whose rates change."""
         old = float(self._level[link])
         self._level[link] = np.inf
@@ -366,15 +367,15 @@ class FairLinks:
         self._touch(rows, changed)
         self._touched[link] = False
 
-    def _touch(self, rows: list[IntArray], flows: IntArray) -> None:
+    def _touch(self, rows: list[Ints], flows: Ints) -> None:
         if len(flows):
             for row in rows:
                 self._touched[row[flows]] = True
 
 
-def _least(level: FloatArray, rows: list[IntArray]) -> FloatArray:
+def _least(level: Floats, rows: list[Ints]) -> Floats:
     """The least level on each flow's route."""
-    least: FloatArray = level[rows[0]]
+    least: Floats = level[rows[0]]
     for row in rows[1:]:
         np.minimum(least, level[row], out=least)
     return least

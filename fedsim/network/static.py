@@ -11,22 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.network.base import (
-    BIT_NS_PER_BYTE,
-    Direction,
-    FloatArray,
-    IntArray,
-    Network,
-    column_view,
-)
+from fedsim.network.base import BIT_NS_PER_BYTE, Direction, Network, column_view
 from fedsim.randomness import Draws, Stream
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_counted
 
 _STANDARD = NormalDist()
 
 
-def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> IntArray:
+def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> Ints:
     """One-way latencies in seconds, a number or one per client, as nanoseconds."""
     column = np.broadcast_to(np.asarray(latency_s, dtype=np.float64), (clients,))
     with np.errstate(over="ignore"):
@@ -36,7 +30,7 @@ def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> IntArray:
     return np.rint(column * NS_PER_S).astype(np.int64)
 
 
-def rate_column_bps(rate_bps: npt.ArrayLike, clients: int, where: str) -> FloatArray:
+def rate_column_bps(rate_bps: npt.ArrayLike, clients: int, where: str) -> Floats:
     """Rates in bits per second, a number or one per client, checked: zero or more, possibly infinite."""
     column = np.broadcast_to(np.asarray(rate_bps, dtype=np.float64), (clients,))
     hint = "a rate is a number of bits per second, zero or more"
@@ -44,9 +38,7 @@ def rate_column_bps(rate_bps: npt.ArrayLike, clients: int, where: str) -> FloatA
     return np.ascontiguousarray(column)
 
 
-def _require(
-    sound: npt.NDArray[np.bool_], column: FloatArray, name: str, unit: str, where: str, hint: str
-) -> None:
+def _require(sound: Bools, column: Floats, name: str, unit: str, where: str, hint: str) -> None:
     bad = ~sound
     if bad.any():
         first = int(bad.argmax())
@@ -153,7 +145,7 @@ class VaryingNetwork(StaticNetwork):
 
     constant = False
 
-    def __init__(self, *, cv: FloatArray, streams: Sequence[Stream], **links: Any) -> None:
+    def __init__(self, *, cv: Floats, streams: Sequence[Stream], **links: Any) -> None:
         super().__init__(**links)
         self._cvs = tuple(column_view(column) for column in np.nan_to_num(cv))
         self._draws = tuple(Draws(stream, cv.shape[1]) for stream in streams)

@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, raise_all
-from fedsim.network.base import Direction, FloatArray, IntArray
+from fedsim.network.base import Direction
 from fedsim.units import parse_duration_s, parse_rate_bps, to_ns
+from fedsim.vocabulary.arrays import Floats, Ints
 
 CAPACITY = "capacity_bps"
 LATENCY = "latency_s"
@@ -41,8 +42,8 @@ class Routes:
     """
 
     links: list[list[int]]
-    latency_ns: IntArray
-    loss: FloatArray
+    latency_ns: Ints
+    loss: Floats
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ class Topology:
     server: str
     access: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
-    capacity_bps: FloatArray
-    latency_ns: IntArray
+    capacity_bps: Floats
+    latency_ns: Ints
     nodes: Callable[[str], tuple[list[str], list[str]]]
 
     @functools.cached_property
@@ -121,7 +122,7 @@ class Topology:
             nodes=lambda name: (_to_source(down, name)[::-1], _to_source(back, name)),
         )
 
-    def served_by(self, servers: Sequence[str]) -> tuple[Topology, IntArray]:
+    def served_by(self, servers: Sequence[str]) -> tuple[Topology, Ints]:
         """The topology with routes to the nearest of some servers, and which one it is of each access node."""
         import networkx as nx
 
@@ -198,10 +199,7 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
 
 
 def _routes(
-    paths: Sequence[list[str]],
-    number: dict[tuple[str, str], int],
-    latency_ns: IntArray,
-    loss: FloatArray,
+    paths: Sequence[list[str]], number: dict[tuple[str, str], int], latency_ns: Ints, loss: Floats
 ) -> Routes:
     """The routes along ``paths`` of nodes."""
     links = [[number[arc] for arc in pairwise(nodes)] for nodes in paths]
@@ -212,9 +210,9 @@ def _routes(
     )
 
 
-def path_loss(*losses: npt.ArrayLike) -> FloatArray:
+def path_loss(*losses: npt.ArrayLike) -> Floats:
     """Share of packets lost on a path of links that lose packets independently."""
-    delivered: FloatArray = np.array(1.0)
+    delivered: Floats = np.array(1.0)
     for loss in losses:
         delivered = delivered * (1.0 - np.asarray(loss, dtype=np.float64))
     return 1.0 - delivered

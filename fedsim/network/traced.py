@@ -16,17 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.network.base import (
-    BIT_NS_PER_BYTE,
-    Direction,
-    FloatArray,
-    IntArray,
-    Network,
-    column_view,
-)
+from fedsim.network.base import BIT_NS_PER_BYTE, Direction, Network, column_view
 from fedsim.network.static import latency_column_ns
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Floats, Ints
 
 _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")
@@ -73,12 +67,11 @@ class RateSeries:
         rate = np.asarray(rate_bps, dtype=np.float64)
         self.names = tuple(names)
         count = len(self.names)
-        unknown = np.bincount(number[~np.isnan(rate)], minlength=count) == 0
-        if unknown.any():
-            raise UserError(
-                f"series '{self.names[int(unknown.argmax())]}' has no piece of known rate",
-                where="network_series",
-            )
+        known = ~np.isnan(rate)
+        pieces = np.bincount(number[known], minlength=count)
+        if not pieces.all():
+            name = self.names[int(pieces.argmin())]
+            raise UserError(f"series '{name}' has no piece of known rate", where="network_series")
         ends = [on_end] * count if isinstance(on_end, str) else on_end
         mode = np.array([_ON_END.index(end) for end in ends], dtype=np.int64)
         latency = np.broadcast_to(np.nan if latency_s is None else latency_s, rate.shape)
@@ -88,9 +81,7 @@ class RateSeries:
         open_ended = mode != _WRAP
         last_end = np.zeros(count, np.int64)
         np.maximum.at(last_end, number, start + duration)
-        known = ~np.isnan(rate)
         number, start, rate, latency = number[known], start[known], rate[known], latency[known]
-        pieces = np.bincount(number, minlength=count)
         first = np.concatenate([[0], np.cumsum(pieces)[:-1]])
         rows = pieces + 1 + 2 * open_ended
         offsets = np.concatenate([[0], np.cumsum(rows)])
@@ -123,8 +114,8 @@ class RateSeries:
             np.cumsum(done[low : high - 1], out=work[low + 1 : high])
         first_start = starts[offsets[:-1] + open_ended]
         span = last_end - first_start
-        self.mean_bps: FloatArray = work[offsets[1:] - 1 - open_ended] / span
-        self.mean_latency_s: FloatArray = np.bincount(number, weighted, minlength=count) / span
+        self.mean_bps: Floats = work[offsets[1:] - 1 - open_ended] / span
+        self.mean_latency_s: Floats = np.bincount(number, weighted, minlength=count) / span
         self.latencies_s = column_view(latencies)
         self.offsets = column_view(offsets)
         self.starts = column_view(starts)
@@ -260,7 +251,7 @@ class RateSeries:
         )
 
 
-def _filled(values: FloatArray, number: IntArray) -> FloatArray:
+def _filled(values: Floats, number: Ints) -> Floats:
     """``values`` with each NaN replaced by the last known value of its series, else the first; NaN if there is none."""
     for order in (slice(None), slice(None, None, -1)):
         ordered, series = values[order], number[order]
@@ -284,11 +275,11 @@ class Ride:
         first_lap_ns: simulated time at which a lap begins.
     """
 
-    series: IntArray
-    offset_ns: IntArray
-    scale: FloatArray
-    lap_ns: IntArray | int = 0
-    first_lap_ns: IntArray | int = 0
+    series: Ints
+    offset_ns: Ints
+    scale: Floats
+    lap_ns: Ints | int = 0
+    first_lap_ns: Ints | int = 0
 
 
 class TracedNetwork(Network):
@@ -373,8 +364,6 @@ class TracedNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> float:
-        if until_ns <= start_ns:
-            return 0.0
         scale = self._scale[direction][client]
         if scale == 0:
             return 0.0

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.runs.phases import Floats, outcome_codes
+from fedsim.runs.phases import outcome_codes
 from fedsim.runs.schema import CLIENTS, SPENT, Table, with_columns
 from fedsim.runs.tables import from_columns
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.outcomes import Outcome
 
 _MOST_CLIENTS, _MOST_DISPATCHES, _LEAST_CLIENTS = 300, 5000, 40
@@ -60,7 +61,7 @@ def clients_table(
     def total(values: npt.NDArray[np.float64 | np.int64]) -> Floats:
         return np.bincount(clients, values, minlength=count).astype(np.float64, copy=False)
 
-    def count_of(column: str) -> npt.NDArray[np.int64]:
+    def count_of(column: str) -> Ints:
         # Sums in float64 are exact below 2**53.
         return total(dispatches[column].to_numpy()).astype(np.int64)
 
@@ -99,7 +100,7 @@ def clients_table(
     )
 
 
-def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def sampled_clients(client_ids: Ints) -> Ints:
     """The clients whose life is recorded and shown, from the most to the least often dispatched.
 
     All dispatched clients, if these are at most 300 with about 5,000 dispatches; otherwise clients evenly spaced in
@@ -113,18 +114,13 @@ def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     ranked = clients[np.argsort(-counts, kind="stable")]
     affordable = max(int(_MOST_DISPATCHES / counts.mean()), _LEAST_CLIENTS)
     number = min(len(ranked), _MOST_CLIENTS, affordable)
-    picked: npt.NDArray[np.int64] = ranked[
+    picked: Ints = ranked[
         np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))
     ]
     return picked
 
 
-def absences(
-    last_version: npt.NDArray[np.int64],
-    versions: npt.NDArray[np.int64],
-    sizes: npt.NDArray[np.int64],
-    clients: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
+def absences(last_version: Ints, versions: Ints, sizes: Ints, clients: Ints) -> Ints:
     """For each server update, the number of updates since the client absent for longest last contributed.
 
     Args:

@@ -14,12 +14,12 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.runs.phases import WORK_PHASES, outcome_codes
 from fedsim.runs.run import Run
 from fedsim.units import parse_duration_s
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.outcomes import Outcome
 
 CAUSES = {
@@ -38,7 +38,6 @@ CAUSES = {
 """What the server may wait for, with words for it."""
 _TIMED = ("carbon_aware", "periodic_groups")
 """Selections that hold back clients who are online until a certain time."""
-Floats = npt.NDArray[np.float64]
 _SAME_S = 1e-6
 """Instants that are closer than this are one instant."""
 

@@ -195,23 +195,20 @@ class RunFolder:
         names = [item.name for item in self.path.iterdir()]
         if all(name in LOCK_NAMES or name.startswith(TEMPORARY_PREFIX) for name in names):
             return
-        written_by_fedsim = self._is_own()
-        if written_by_fedsim and (
-            not self.has_begun or self.read_info()["status"] == Status.FAILED
-        ):
-            return
-        if overwrite and written_by_fedsim:
-            return
-        message = "the folder is not a run folder, so it is not overwritten"
-        if not written_by_fedsim:
+        message = "the output folder exists and is not empty"
+        if self._is_own():
+            if not self.has_begun:
+                return
+            info = self.read_info()
+            if overwrite or info["status"] == Status.FAILED:
+                return
+            hint += ", or replace the run with --overwrite (overwrite=True)"
+            if info["status"] != Status.COMPLETE:
+                hint += f"; {self.next_step(info)}"
+        else:
             self.require_intact_info()
-        if not overwrite:
-            message = "the output folder exists and is not empty"
-            if written_by_fedsim:
-                hint += ", or replace the run with --overwrite (overwrite=True)"
-                info = self.read_info()
-                if info["status"] != Status.COMPLETE:
-                    hint += f"; {self.next_step(info)}"
+            if overwrite:
+                message = "the folder is not a run folder, so it is not overwritten"
         raise UserError(message, where=self.given, hint=hint)
 
     @property

@@ -18,10 +18,10 @@ from fedsim.runs.phases import (
 )
 from fedsim.runs.run import Run
 from fedsim.runs.schema import LASTING_S, SPENT
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.outcomes import Outcome
 
-Mask = npt.NDArray[np.bool_]
-Forbid = Callable[[Mask, str], None]
+Forbid = Callable[[Bools, str], None]
 
 
 def verify_run(run: Run) -> None:
@@ -50,10 +50,10 @@ def verify_run(run: Run) -> None:
         raise InvariantViolation(f"{run.path} contradicts itself:\n  " + "\n  ".join(messages))
 
 
-def _rules(table: str, keys: npt.NDArray[np.int64], messages: list[str]) -> Forbid:
+def _rules(table: str, keys: Ints, messages: list[str]) -> Forbid:
     """A function that records the violations of a rule in a table: how many rows break it, and the first such row."""
 
-    def forbid(broken: Mask, rule: str) -> None:
+    def forbid(broken: Bools, rule: str) -> None:
         rows = np.flatnonzero(broken)
         if len(rows):
             messages.append(f"{table} {keys[rows[0]]} ({len(rows):,} in all): {rule}")
@@ -255,8 +255,8 @@ def _clients(run: Run, messages: list[str]) -> None:
     )
 
 
-def _differ(recorded: npt.ArrayLike, expected: npt.NDArray[np.float64] | float) -> Mask:
+def _differ(recorded: npt.ArrayLike, expected: Floats | float) -> Bools:
     """The mask of the rows in which two columns differ by more than rounding."""
     difference = np.abs(np.asarray(recorded, np.float64) - expected)
-    differ: Mask = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
+    differ: Bools = ~(difference <= 1e-6 + 1e-9 * np.abs(expected))
     return differ

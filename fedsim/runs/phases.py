@@ -6,9 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
-
-Floats = npt.NDArray[np.float64]
 
 _LARGEST_KEY = 1 << 62
 
@@ -31,7 +30,7 @@ def outcome_codes(dispatches: pd.DataFrame) -> npt.NDArray[np.int8]:
     return outcomes.codes.to_numpy().astype(np.int8, copy=False)
 
 
-def aggregated_versions(dispatches: pd.DataFrame) -> npt.NDArray[np.int64]:
+def aggregated_versions(dispatches: pd.DataFrame) -> Ints:
     """The version that each update entered; 0 if it entered none."""
     return dispatches["aggregated_version"].to_numpy(dtype=np.int64, na_value=0)
 
@@ -57,9 +56,7 @@ def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> F
     return made
 
 
-def rows_by_client(
-    client_ids: pd.Series[int], ids: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+def rows_by_client(client_ids: pd.Series[int], ids: Ints) -> tuple[npt.NDArray[np.intp], Bools]:
     """Row numbers by client and then by ``ids``, and whether each of these rows is followed by one of its client."""
     clients = client_ids.to_numpy().astype(np.int64, copy=False)
     rows = len(ids)

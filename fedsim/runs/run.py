@@ -47,15 +47,8 @@ from fedsim.runs.schema import (
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
 from fedsim.units import share_of
-from fedsim.vocabulary.metrics import (
-    DEFINITIONS_KEY,
-    MetricDefinition,
-    definition,
-    from_document,
-)
-from fedsim.vocabulary.metrics import (
-    METRICS as KNOWN_METRICS,
-)
+from fedsim.vocabulary.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
+from fedsim.vocabulary.metrics import METRICS as KNOWN_METRICS
 
 if TYPE_CHECKING:
     from torch import Tensor

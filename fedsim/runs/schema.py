@@ -343,14 +343,6 @@ LASTING_S = tuple(f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline"))
 """Columns of a client's seconds, which add up to the run's."""
 
 
-def wrong_count(table: Table, rows: int, info: Mapping[str, Any]) -> str | None:
-    """The problem if a table of a complete run has another number of rows than its ``run.json`` says."""
-    if table not in COUNTED or info.get("status") != "complete":
-        return None
-    count = info.get(COUNTED[table], rows)
-    return None if count == rows else f"has {rows} rows, but run.json has {COUNTED[table]}: {count}"
-
-
 def wrong_last(metrics: pd.DataFrame, info: Mapping[str, Any]) -> str | None:
     """The problem if metrics of a complete run end with other values than its ``run.json`` says."""
     for name, last in (info.get("metrics", {}) if info.get("status") == "complete" else {}).items():
@@ -365,8 +357,9 @@ def wrong_last(metrics: pd.DataFrame, info: Mapping[str, Any]) -> str | None:
 def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | None:
     """What no run with this ``run.json`` has in the columns of a table; None if there is no such value."""
     rows, clients, present = data.num_rows, info.get("clients", MOST), {*data.column_names}
-    if problem := wrong_count(table, rows, info):
-        return problem
+    is_complete = info.get("status") == "complete"
+    if is_complete and table in COUNTED and info.get(COUNTED[table], rows) != rows:
+        return f"has {rows} rows, but run.json has {COUNTED[table]}: {info[COUNTED[table]]}"
     # Sums of whole numbers stay within 64 bits, and ids of clients are rows of the table of clients.
     most: dict[str, float] = dict.fromkeys(_SUMMED, min(MOST, 2**62 // max(rows, 1)))
     most |= {"client_id": clients - 1, "down_bps": math.inf, "up_bps": math.inf}
@@ -391,7 +384,7 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
             return f"has rows whose {second} is less than their {first}"
     if table in _TIMED and (np.diff(data["time_s"].to_numpy()) < 0).any():
         return "the column 'time_s' runs backward"
-    if table is CLIENTS and info.get("status") == "complete":
+    if table is CLIENTS and is_complete:
         over_s = sum(data[name].to_numpy() for name in LASTING_S)
         if not np.allclose(over_s, info.get("simulated_s", 0), 1e-9, 1e-6):
             return "has clients whose seconds do not add up to the simulated_s of run.json"

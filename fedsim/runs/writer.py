@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.ipc
 
@@ -31,6 +30,7 @@ from fedsim.runs.schema import (
     with_columns,
 )
 from fedsim.runs.tables import null_if_negative, spread_metrics, write_parquet
+from fedsim.vocabulary.arrays import Array
 from fedsim.vocabulary.timeline import Aggregate, Contribution
 
 BUFFER_ROWS = 65_536
@@ -41,7 +41,7 @@ _ROWS_AT_ONCE = 1024
 _TYPES = {pa.int64(): np.int64, pa.int32(): np.int32, pa.float64(): np.float64}
 _NULLABLE = ("staleness", "aggregated_version")
 
-Columns = Mapping[str, npt.NDArray[Any]]
+Columns = Mapping[str, Array]
 
 
 class _Stream:

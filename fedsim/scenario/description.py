@@ -15,12 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from fedsim.parts.parameters import (
-    alternatives,
-    element_types,
-    fields_by_key,
-    without_markup,
-)
+from fedsim.parts.parameters import alternatives, element_types, fields_by_key, without_markup
 from fedsim.scenario.parts import OfKind
 from fedsim.units import parse_duration_s, parse_rate_bps, parse_size_bytes
 from fedsim.vocabulary.formatting import format_names

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
@@ -27,6 +26,7 @@ from fedsim.scheduling.port import Dispatch as Dispatch
 from fedsim.scheduling.port import ServerPort as ServerPort
 from fedsim.scheduling.port import Timer as Timer
 from fedsim.units import to_ns
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.metrics import DispatchLoss
 
 T = TypeVar("T")
@@ -55,14 +55,14 @@ class Selection(Component, ABC):
     def __init__(self, params: Any, server: ServerPort) -> None:
         self.params = params
         self.server = server
-        self._members: npt.NDArray[np.bool_] | None = None
+        self._members: Bools | None = None
         self._generators = 0
 
     @abstractmethod
     def draw(self, count: int) -> list[int]:
         """Draw up to ``count`` different clients, all of them in :meth:`available`."""
 
-    def draw_among(self, count: int, members: npt.NDArray[np.bool_]) -> list[int]:
+    def draw_among(self, count: int, members: Bools) -> list[int]:
         """:meth:`draw` restricted to ``members`` (N,), such as a tier."""
         self._members = members
         try:
@@ -70,7 +70,7 @@ class Selection(Component, ABC):
         finally:
             self._members = None
 
-    def available(self) -> npt.NDArray[np.int64]:
+    def available(self) -> Ints:
         """Clients that may be drawn now, ascending: checked in, idle, and among the members that :meth:`draw_among`
         restricts to."""
         clients = self.server.online_clients()
@@ -197,9 +197,7 @@ class Schedule(Component, ABC):
         )
 
     @classmethod
-    def tiers(
-        cls, params: Any, durations_s: npt.NDArray[np.float64], online: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64] | None:
+    def tiers(cls, params: Any, durations_s: Floats, online: Ints) -> Ints | None:
         """Tier of each client, (N,), if the clients work in tiers; None otherwise.
 
         Args:

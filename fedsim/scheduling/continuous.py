@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
@@ -26,6 +25,7 @@ from fedsim.scheduling.base import (
     WakeUp,
 )
 from fedsim.units import Duration, to_ns
+from fedsim.vocabulary.arrays import Ints
 
 
 class Continuous(Schedule):
@@ -177,9 +177,9 @@ class Concurrent(Continuous):
         return clients
 
 
-def steps_by_speed(server: ServerPort) -> npt.NDArray[np.int64]:
+def steps_by_speed(server: ServerPort) -> Ints:
     """Local steps of each client in proportion to its steps per second, (N,): all for the fastest, at least one."""
     step_s = np.array([server.step_s(client) for client in range(server.clients)])
     speeds = 1 / np.maximum(step_s, np.finfo(float).tiny)
-    steps: npt.NDArray[np.int64] = np.floor(server.default_steps * speeds / speeds.max() + 1e-9)
+    steps: Ints = np.floor(server.default_steps * speeds / speeds.max() + 1e-9)
     return np.maximum(steps, 1).astype(np.int64)

@@ -7,12 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.scheduling.base import Selection, ServerPort
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from fedsim.vocabulary.arrays import Floats, Ints
 
 
 class Turns:
@@ -23,12 +20,12 @@ class Turns:
     loses a turn.
     """
 
-    def __init__(self, lap: Callable[[int], npt.NDArray[np.int64]]) -> None:
+    def __init__(self, lap: Callable[[int], Ints]) -> None:
         self._lap = lap
         self._laps = 0
         self._queue: deque[int] = deque()
 
-    def take(self, count: int, available: npt.NDArray[np.int64]) -> list[int]:
+    def take(self, count: int, available: Ints) -> list[int]:
         """The next ``count`` clients of those ``available``, in their order; fewer if there are fewer."""
         takeable = set(available.tolist())
         count = min(count, len(takeable))
@@ -50,9 +47,7 @@ class Turns:
         return taken
 
 
-def weighted_order(
-    generator: np.random.Generator, clients: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]
-) -> list[int]:
+def weighted_order(generator: np.random.Generator, clients: Ints, weights: Floats) -> list[int]:
     """Clients of positive weight in the order of successive draws, each in proportion to the weights that remain.
 
     (Efraimidis and Spirakis, Weighted random sampling with a reservoir, 2006: order by exponential times / weight.)
@@ -72,7 +67,7 @@ class Replacing(Selection):
         super().__init__(params, server)
         self._times: dict[int, int] = {}
 
-    def counted(self, drawn: npt.NDArray[np.int64]) -> list[int]:
+    def counted(self, drawn: Ints) -> list[int]:
         """The different clients among those drawn, ascending; records how often each was drawn."""
         clients, times = np.unique(drawn, return_counts=True)
         different: list[int] = clients.tolist()
@@ -84,14 +79,14 @@ class Replacing(Selection):
         return self._times.get(client, 1)
 
 
-def profile(server: ServerPort) -> FloatArray:
+def profile(server: ServerPort) -> Floats:
     """Expected duration of a full workload of every client, as a profiling run measures it; (N,) seconds."""
     return np.array([server.expected_duration_s(client) for client in range(server.clients)])
 
 
 def tiers_by_ratio(
-    durations_s: Sequence[float] | FloatArray, ratio: float, founders: IntArray | None = None
-) -> IntArray:
+    durations_s: Sequence[float] | Floats, ratio: float, founders: Ints | None = None
+) -> Ints:
     """Tier of each client, 0 the fastest: a new tier begins where a client takes more than ``ratio`` times as long as
     the fastest of the tier; (N,).
 
@@ -120,8 +115,8 @@ def tiers_by_ratio(
 
 
 def equal_tiers(
-    durations_s: Sequence[float] | FloatArray, count: int, founders: IntArray | None = None
-) -> IntArray:
+    durations_s: Sequence[float] | Floats, count: int, founders: Ints | None = None
+) -> Ints:
     """Tier of each client, 0 the fastest: ``count`` tiers of equal size (to one client), by duration, then client;
     (N,).
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from fedsim.devices.grid import Grid
@@ -100,7 +101,7 @@ class ServerPort(Protocol):
 
     clients: int
     samples: npt.NDArray[np.int64 | np.float64]
-    default_steps: npt.NDArray[np.int64]
+    default_steps: Ints
     first_updates: int | None
     detects_failures: bool
     grid: Grid | None
@@ -121,7 +122,7 @@ class ServerPort(Protocol):
     def is_busy(self, client: int) -> bool:
         """Whether the client has an unfinished dispatch, or work is waiting for it."""
 
-    def online_clients(self) -> npt.NDArray[np.int64]:
+    def online_clients(self) -> Ints:
         """Clients that are checked in and idle now, ascending."""
 
     def sample_online(self, count: int) -> list[int]:
@@ -134,13 +135,13 @@ class ServerPort(Protocol):
     def step_s(self, client: int) -> float:
         """Duration of a client's local step at its nominal speed, as a profiling run would measure it."""
 
-    def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
+    def training_losses(self, dispatches: Sequence[Dispatch]) -> Floats:
         """Training losses that came with these (aggregated) updates; executes pending training.
 
         Mean losses over the steps, or as :attr:`Selection.dispatch_loss` says.
         """
 
-    def client_accuracies(self) -> npt.NDArray[np.float64]:
+    def client_accuracies(self) -> Floats:
         """Accuracy of the current model on each client's own test samples, (N,), NaN for clients without any;
         executes pending training. Clients with personal models evaluate their own."""
 

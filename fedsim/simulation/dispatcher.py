@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
@@ -18,6 +17,7 @@ from fedsim.scheduling.base import Dispatch, Timer
 from fedsim.simulation.engine import Engine
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Ints
 
 _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 
@@ -77,7 +77,7 @@ class Dispatcher:
         next_change_ns: Callable[[], int | None],
         *,
         is_patient: bool,
-        prepare: Callable[[npt.NDArray[np.int64]], None] | None = None,
+        prepare: Callable[[Ints], None] | None = None,
     ) -> None:
         self.busy_until_ns = 0
         self._engine = engine
@@ -114,7 +114,7 @@ class Dispatcher:
         """Whether the client is at work, or work is waiting for it."""
         return bool(self._is_engaged[client])
 
-    def online_clients(self) -> npt.NDArray[np.int64]:
+    def online_clients(self) -> Ints:
         """Clients that are online and not engaged, ascending."""
         online = self._availability.online_clients(self._clock.now)
         return online[~self._engaged[online]]

@@ -13,8 +13,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.randomness import Purpose, Stream
@@ -31,6 +29,7 @@ from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.outcomes import Ending
 from fedsim.vocabulary.timeline import Adopt, Gather, LearningPlane, Train
 
@@ -52,7 +51,7 @@ class Hierarchy:
 
     clients: Clients
     workload: Workload
-    members: Sequence[npt.NDArray[np.int64]]
+    members: Sequence[Ints]
     aggregation_ns: int
     sends_partial_work: bool
     moves: Sequence[tuple[int, int, int]] = ()

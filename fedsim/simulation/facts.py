@@ -23,6 +23,7 @@ from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Ti
 from fedsim.scheduling.selections.uniform import Uniform
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ class Work:
         time_budget_ns: compute time per dispatch instead; each client does as many whole steps as fit, at least one.
     """
 
-    steps: npt.NDArray[np.int64]
+    steps: Ints
     time_budget_ns: int | None = None
 
-    def nominal_steps(self, step_s: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def nominal_steps(self, step_s: Floats) -> Ints:
         """Local steps of a full workload of each client at its nominal speed ``step_s`` (N,); (N,)."""
         if self.time_budget_ns is None:
             return self.steps
@@ -82,7 +83,7 @@ class Clients:
     first_updates: int | None = None
     keeps_from: int | None = None
     exchange: Exchange | None = None
-    members: npt.NDArray[np.int64] | None = None
+    members: Ints | None = None
     availability_of_members: AvailabilityIndex | None = None
 
     @property
@@ -127,11 +128,11 @@ class Facts:
         """A random stream of this run."""
         return Stream(self.seed, purpose, *keys)
 
-    def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
+    def training_losses(self, dispatches: Sequence[Dispatch]) -> Floats:
         """Training losses that came with these updates."""
         return self._learns().training_losses([dispatch.dispatch_id for dispatch in dispatches])
 
-    def client_accuracies(self) -> npt.NDArray[np.float64]:
+    def client_accuracies(self) -> Floats:
         """Accuracy of the current model on each client's own test samples, (N,)."""
         return self._learns().client_accuracies(self.version)
 

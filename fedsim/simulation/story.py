@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.randomness import Purpose
@@ -25,6 +24,7 @@ from fedsim.simulation.dispatcher import Dispatcher, Request
 from fedsim.simulation.facts import Clients, Facts, check_dispatches, check_draws
 from fedsim.simulation.level import Above, Level
 from fedsim.simulation.updates import without_update
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.outcomes import ARRIVED, Outcome
 
 
@@ -279,7 +279,7 @@ class Server(Dispatcher, Facts, ServerPort):
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
         return self._engine.call_at(time_ns, callback)
 
-    def _prepare(self, clients: npt.NDArray[np.int64]) -> None:
+    def _prepare(self, clients: Ints) -> None:
         """Draw the random numbers of the next dispatches of some clients at once."""
         client_ids = clients if self._ids is None else np.array(self._ids)[clients]
         sequences = [self._level.sequences[client] for client in client_ids.tolist()]

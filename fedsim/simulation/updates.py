@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.devices.battery import Power
 from fedsim.devices.grid import Footprint
@@ -17,6 +16,7 @@ from fedsim.devices.population import Population
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.outcomes import AGGREGATED, ARRIVED, Ending, Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Gather, LearningPlane, Train
 
@@ -180,7 +180,7 @@ def without_update(dispatch: Dispatch) -> ValueError:
 
 # -- the columns of ``dispatches``: many at once, because a division or a row for each would cost more than its event
 
-Column = npt.NDArray[Any]
+
 _EXACT_NS = 1 << 53
 
 
@@ -193,17 +193,17 @@ def recorded(population: Population) -> dict[str, Any]:
 
 def dispatch_columns(
     power: Power, ended: Sequence[Ended], footprint: Footprint | None = None
-) -> dict[str, Column]:
+) -> dict[str, Array]:
     """The columns of ``dispatches`` by name, (n,) each; times are NaN and whole numbers -1 if there is none.
 
     ``power`` gives the energy that their devices use, and ``footprint`` its emissions and cost.
     """
     dispatches, plans, *marks = zip(*ended, strict=True)
 
-    def column(values: Iterable[Any], dtype: type[Any] = np.int64) -> Column:
+    def column(values: Iterable[Any], dtype: type[Any] = np.int64) -> Array:
         return np.fromiter(values, dtype, len(ended))
 
-    def of_dispatch(name: str) -> Column:
+    def of_dispatch(name: str) -> Array:
         return column(map(attrgetter(name), dispatches))
 
     outcome, version, group, now_ns = map(column, marks)
@@ -238,12 +238,12 @@ def dispatch_columns(
     return columns
 
 
-def _seconds_or_nan(time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _seconds_or_nan(time_ns: Ints) -> Floats:
     """Seconds; NaN for negative times."""
     return np.where(time_ns < 0, np.nan, _seconds(time_ns))
 
 
-def _seconds(time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def _seconds(time_ns: Ints) -> Floats:
     """The floating-point numbers nearest to the exact quotients, as Python's division of integers gives them."""
     if time_ns.max(initial=0) > _EXACT_NS:
         return np.array([value / NS_PER_S for value in time_ns.tolist()])

@@ -156,17 +156,16 @@ def record(
         folder = RunFolder(path / run.name)
         if folder.has_begun:
             _require_same(Run(folder), run, scenario, sections)
-        was_timing_only = folder.has_begun and bool(folder.read_info().get("timing_only"))
-        learns = run.loaded.scenario.task.type.learns
-        if folder.has_begun and learns and was_timing_only != timing_only:
-            made = "with training, not with" if timing_only else "without training, with"
-            repeated = "leave out" if timing_only else "add"
-            raise UserError(
-                f"this run was made {made} --timing-only",
-                where=folder.path,
-                hint=f"choose another folder for the sweep with -o, or {repeated} --timing-only (in Python: "
-                "timing_only)",
-            )
+            was_timing_only = bool(folder.read_info().get("timing_only"))
+            if run.loaded.scenario.task.type.learns and was_timing_only != timing_only:
+                made = "with training, not with" if timing_only else "without training, with"
+                repeated = "leave out" if timing_only else "add"
+                raise UserError(
+                    f"this run was made {made} --timing-only",
+                    where=folder.path,
+                    hint=f"choose another folder for the sweep with -o, or {repeated} --timing-only (in Python: "
+                    "timing_only)",
+                )
         values = dict(run.values)
         entries.append(SweepEntry(run=run.name, seed=run.seed, values=values, digest=scenario))
     raise_all(changed_since(path, [(run.name, run.loaded) for run in settled]))

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import RunFacts
@@ -30,8 +29,7 @@ from fedsim.scenario.overrides import Override
 from fedsim.sweeps.execution import SweepOutcome, default_folder, sweep
 from fedsim.sweeps.plan import plan_runs
 from fedsim.units import share_of
-
-Floats = npt.NDArray[np.float64]
+from fedsim.vocabulary.arrays import Floats
 
 
 @dataclass(frozen=True)

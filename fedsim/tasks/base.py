@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
@@ -25,6 +24,7 @@ from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family
 from fedsim.units import Size
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from fedsim.tasks.model import ModelComponent
 
-IntArray = npt.NDArray[np.int64]
 
 DEFAULT_LOCAL_STEPS = 10
 """Local steps of a dispatch if the scenario gives neither steps nor epochs."""
@@ -89,7 +88,7 @@ class Task(Component, ABC):
 
     learns: ClassVar[bool] = True
     layout: Layout
-    samples: IntArray
+    samples: Ints
     model_family: Family
     dataset: Dataset | None = None
     fixed_elements: int = 0
@@ -139,13 +138,13 @@ class Task(Component, ABC):
     def activations_per_sample(self) -> int:
         """Number of values per sample of a mini-batch that a local step keeps for its backward pass."""
 
-    def steps_per_epoch(self, training: Training) -> IntArray:
+    def steps_per_epoch(self, training: Training) -> Ints:
         """Local steps of one pass over each client's samples, (N,) int64; see :func:`steps_per_epoch`."""
         return steps_per_epoch(
             self.samples, training.batch_size, drops_last=training.last_batch == "drop"
         )
 
-    def local_steps(self, training: Training) -> IntArray:
+    def local_steps(self, training: Training) -> Ints:
         """Local steps of a full dispatch of each client, (N,) int64; with a time budget, the maximum."""
         if training.local_epochs is None:
             return np.full(
@@ -153,12 +152,10 @@ class Task(Component, ABC):
             )
         exact = training.local_epochs * self.steps_per_epoch(training)
         # A product such as 1.1 x 50 may exceed the whole number by a rounding error.
-        steps: IntArray = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
+        steps: Ints = np.maximum(1, np.ceil(exact - 1e-9).astype(np.int64))
         return steps
 
-    def memory_bytes(
-        self, training: Training, kept: int, frozen: int = 0
-    ) -> npt.NDArray[np.float64]:
+    def memory_bytes(self, training: Training, kept: int, frozen: int = 0) -> Floats:
         """Memory that training needs on each client's device in bytes, (N,).
 
         This is the minimum of any implementation, without a framework's overhead: the model, its gradient, the
@@ -170,7 +167,7 @@ class Task(Component, ABC):
         trained = self.layout.trainable - frozen
         model = self.fixed_elements + self.layout.size + (1 + optimizer.buffers) * trained
         elements = model + kept + self.activations_per_sample() * batch
-        needed: npt.NDArray[np.float64] = elements * ITEM_BYTES[training.dtype]
+        needed: Floats = elements * ITEM_BYTES[training.dtype]
         return needed
 
     def evaluation_passes(self, *, per_client: bool, objective: bool) -> int:
@@ -201,7 +198,7 @@ class Task(Component, ABC):
         """Names of the labels of :meth:`partition_rows`; empty if they are only numbered."""
         return ()
 
-    def partition_rows(self) -> dict[str, IntArray] | None:
+    def partition_rows(self) -> dict[str, Ints] | None:
         """Columns client_id, label and count of the clients' training samples, for the report; None without labels."""
         return None
 
@@ -250,15 +247,15 @@ class AnalyticTask(Task):
         """Whether gradients have noise."""
 
     @abstractmethod
-    def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
+    def gradients(self, clients: Ints, points: Tensor) -> Tensor:
         """Exact gradients of the objectives of B clients, each at its own row of ``points`` (B, P); (B, P)."""
 
     @abstractmethod
-    def losses(self, clients: IntArray, points: Tensor) -> Tensor:
+    def losses(self, clients: Ints, points: Tensor) -> Tensor:
         """Objectives of B clients, each at its own row of ``points`` (B, P); (B,)."""
 
     @abstractmethod
-    def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
+    def noise(self, stream: Stream, clients: Ints, sequences: Ints, step: int) -> Tensor:
         """Noise of local step ``step`` of B dispatches, (B, P) float64; a pure function of client, sequence and step.
 
         Args:
@@ -273,13 +270,13 @@ class AnalyticTask(Task):
         """Metrics of one model (P,), on any device and in any precision."""
 
 
-def steps_per_epoch(samples: IntArray, batch_size: int, *, drops_last: bool = False) -> IntArray:
+def steps_per_epoch(samples: Ints, batch_size: int, *, drops_last: bool = False) -> Ints:
     """Mini-batches in one pass over each number of samples, with a short last one unless it is dropped; at least 1."""
     whole = samples // batch_size if drops_last else -(-samples // batch_size)
     return np.maximum(whole, 1)
 
 
-def as_tensor(array: npt.NDArray[Any]) -> Tensor:
+def as_tensor(array: Array) -> Tensor:
     """The array as a tensor that shares its memory."""
     import torch
 

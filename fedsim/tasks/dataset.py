@@ -6,16 +6,17 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, located
 from fedsim.parts.component import Component, is_bundled, place
 from fedsim.parts.functions import returned, shown
 from fedsim.randomness import isolated
 from fedsim.tasks.reading.files import first_not_finite
+from fedsim.vocabulary.arrays import Array, Ints
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
 """``binary`` is classification into two classes, with label 1 as the positive one."""
@@ -57,17 +58,17 @@ class Dataset:
     """
 
     name: str
-    train_x: npt.NDArray[Any]
-    train_y: npt.NDArray[Any]
-    test_x: npt.NDArray[Any]
-    test_y: npt.NDArray[Any]
+    train_x: Array
+    train_y: Array
+    test_x: Array
+    test_y: Array
     classes: int
     kind: Kind = "classification"
     class_names: tuple[str, ...] = ()
     scale: npt.NDArray[np.float32] | None = None
     shift: npt.NDArray[np.float32] | None = None
-    train_groups: npt.NDArray[np.int64] | None = None
-    test_groups: npt.NDArray[np.int64] | None = None
+    train_groups: Ints | None = None
+    test_groups: Ints | None = None
     group_names: tuple[str, ...] = ()
     tokens: bool = False
     feature_names: tuple[str, ...] = ()
@@ -167,12 +168,8 @@ class DatasetComponent(Component, ABC):
         """The result of :meth:`load`; a user's finds the global random generators starting from 0."""
         if is_bundled(type(self)):
             return self.load(folder)
-        try:
-            with isolated(0):
-                return returned(type(self), "load", self.load(folder), Dataset)
-        except UserError as error:
-            source = place(type(self), "load")
-            raise UserError(error.message, where=source, hint=error.hint) from error
+        with located(place(type(self), "load")), isolated(0):
+            return returned(type(self), "load", self.load(folder), Dataset)
 
 
 PixelMap = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]

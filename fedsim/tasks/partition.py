@@ -17,9 +17,8 @@ from fedsim.parts.component import Component, Parameters
 from fedsim.parts.functions import returned, shown, wrong_return
 from fedsim.randomness import Stream
 from fedsim.tasks.dataset import Dataset
+from fedsim.vocabulary.arrays import Array, Bools, Ints
 from fedsim.vocabulary.formatting import format_count, format_counted
-
-IntArray = npt.NDArray[np.int64]
 
 UNUSED = -1
 """Owner of a sample that no client holds."""
@@ -44,10 +43,10 @@ class Partition:
         client_names: names of the clients if they are natural groups.
     """
 
-    train_offsets: IntArray
-    train_rows: IntArray
-    test_offsets: IntArray | None = None
-    test_rows: IntArray | None = None
+    train_offsets: Ints
+    train_rows: Ints
+    test_offsets: Ints | None = None
+    test_rows: Ints | None = None
     test_source: Literal["train", "test"] = "test"
     client_names: tuple[str, ...] = ()
 
@@ -57,7 +56,7 @@ class Partition:
         return len(self.train_offsets) - 1
 
     @property
-    def samples(self) -> IntArray:
+    def samples(self) -> Ints:
         """Training samples of each client, (N,) int64."""
         return np.diff(self.train_offsets)
 
@@ -92,10 +91,10 @@ class Assignment:
         is_test: which samples are their client's own test samples, (n,) bool; None if none are marked.
     """
 
-    owners: IntArray
+    owners: Ints
     clients: int
     names: tuple[str, ...] = ()
-    is_test: npt.NDArray[np.bool_] | None = None
+    is_test: Bools | None = None
 
 
 class Partitioner(Component, ABC):
@@ -118,7 +117,7 @@ class Partitioner(Component, ABC):
 
     def assign_test(
         self, dataset: Dataset, assignment: Assignment, rng: np.random.Generator
-    ) -> IntArray:
+    ) -> Ints:
         """Client of each shared test sample, (m,), for ``test: same_distribution``.
 
         Each class is divided in proportion to the clients' training samples of that class.
@@ -189,7 +188,7 @@ def too_many_clients(clients: int, samples: int, dataset: Dataset, minimum: int 
     )
 
 
-def compressed_rows(owners: IntArray, clients: int) -> tuple[IntArray, IntArray]:
+def compressed_rows(owners: Ints, clients: int) -> tuple[Ints, Ints]:
     """Offsets (N + 1,) and ascending rows of each client, from the owner of each row."""
     order = np.argsort(owners, kind="stable")
     unused = int(np.count_nonzero(owners == UNUSED))
@@ -198,12 +197,12 @@ def compressed_rows(owners: IntArray, clients: int) -> tuple[IntArray, IntArray]
     return offsets, order[unused:].astype(np.int64)
 
 
-def _classes(dataset: Dataset, y: npt.NDArray[Any]) -> IntArray:
+def _classes(dataset: Dataset, y: Array) -> Ints:
     """Class of each sample, (n,) int64; all 0 for a regression."""
     return np.zeros(len(y), np.int64) if dataset.kind == "regression" else y
 
 
-def label_counts(dataset: Dataset, owners: IntArray, clients: int) -> IntArray:
+def label_counts(dataset: Dataset, owners: Ints, clients: int) -> Ints:
     """Number of training samples of each class at each client, (N, classes) int64."""
     held, classes = owners != UNUSED, dataset.classes
     labels = _classes(dataset, dataset.train_y)
@@ -211,24 +210,24 @@ def label_counts(dataset: Dataset, owners: IntArray, clients: int) -> IntArray:
     return flat.reshape(clients, classes).astype(np.int64)
 
 
-def partition_table(dataset: Dataset, partition: Partition) -> IntArray:
+def partition_table(dataset: Dataset, partition: Partition) -> Ints:
     """Training samples of each label at each client, (N, classes) int64, for the report."""
     owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
     owners[partition.train_rows] = np.repeat(np.arange(partition.clients), partition.samples)
     return label_counts(dataset, owners, partition.clients)
 
 
-def apportion(total: int, weights: npt.ArrayLike) -> IntArray:
-    """Integers with sum ``total`` in proportion to ``weights``, by largest remainders (ties to the first)."""
+def apportion(total: int, weights: npt.ArrayLike) -> Ints:
+    """Ints with sum ``total`` in proportion to ``weights``, by largest remainders (ties to the first)."""
     shares = np.asarray(weights, dtype=np.float64)
     exact = total * (shares / shares.sum())
-    whole: IntArray = np.floor(exact).astype(np.int64)
+    whole: Ints = np.floor(exact).astype(np.int64)
     largest_remainder_first = np.argsort(whole - exact, kind="stable")
     whole[largest_remainder_first[: total - int(whole.sum())]] += 1
     return whole
 
 
-def deal(counts: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArray:
+def deal(counts: Ints, labels: Ints, rng: np.random.Generator) -> Ints:
     """Owners of samples, (n,): client i gets ``counts[i, c]`` random samples of each class c."""
     owners = np.full(len(labels), UNUSED, dtype=np.int64)
     for label in range(counts.shape[1]):
@@ -239,8 +238,8 @@ def deal(counts: IntArray, labels: IntArray, rng: np.random.Generator) -> IntArr
 
 
 def raise_minimum(
-    owners: IntArray, clients: int, minimum: int, rng: np.random.Generator, dataset: Dataset
-) -> IntArray:
+    owners: Ints, clients: int, minimum: int, rng: np.random.Generator, dataset: Dataset
+) -> Ints:
     """Give every client at least ``minimum`` samples, by moving random samples from the client with the most."""
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
     if minimum * clients > counts.sum():
@@ -264,9 +263,7 @@ def raise_minimum(
     return result
 
 
-def _set_aside(
-    owners: IntArray, clients: int, share: float, stream: Stream
-) -> npt.NDArray[np.bool_]:
+def _set_aside(owners: Ints, clients: int, share: float, stream: Stream) -> Bools:
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
     sizes = np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 0)).astype(np.int64)
     sizes[counts < 2] = 0

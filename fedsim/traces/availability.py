@@ -20,17 +20,11 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.randomness import Stream
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.intervals import (
-    FAR_US,
-    device_edges,
-    device_periods,
-    join_touching,
-    ranks,
-)
+from fedsim.traces.intervals import FAR_US, device_edges, device_periods, join_touching, ranks
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import Bools, Ints
 from fedsim.units import DAY_S, DAY_US, NEVER, NS_PER_S
 from fedsim.units import NS_PER_US as _NS
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.formatting import format_duration
 
 _CHUNK_ROWS = 1 << 21
@@ -421,7 +415,7 @@ class AvailabilityIndex:
         return online_ns
 
     @cached_property
-    def _before_us(self) -> Ints:
+    def _before_view(self) -> memoryview[int]:
         """Time online (us) of each interval's device before the interval."""
         length = self._edges[1::2] - self._edges[::2]
         before: Ints = np.cumsum(length) - length
@@ -430,11 +424,7 @@ class AvailabilityIndex:
         if len(heads):
             sizes = np.diff(np.append(heads, len(before)))
             before[heads[0] :] -= np.repeat(before[heads], sizes)
-        return before
-
-    @cached_property
-    def _before_view(self) -> memoryview[int]:
-        return self._before_us.data
+        return before.data
 
     def _refuse(self, t_ns: int) -> None:
         raise UserError(

@@ -25,23 +25,15 @@ import pyarrow.parquet as pq
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fedsim import bundled
-from fedsim.errors import UserError, printable, refused
+from fedsim.errors import UserError, located, printable, refused
 from fedsim.files.cells import time_zone
 from fedsim.files.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, require_new
 from fedsim.files.room import open_parquet
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import (
-    MOST_US,
-    TABLES,
-    Bools,
-    Ints,
-    filled,
-    make_table,
-    single_chunk,
-    to_numpy,
-)
+from fedsim.traces.tables import MOST_US, TABLES, filled, make_table, single_chunk, to_numpy
+from fedsim.vocabulary.arrays import Array, Bools, Ints
 
 _Format = Literal["fedsim.trace/1"]
 SCHEMA: _Format = "fedsim.trace/1"
@@ -213,7 +205,7 @@ class TraceBundle:
             raise self.error(f"the trace bundle has no table {name}", f"its tables are: {names}")
         return self.tables[name]
 
-    def numpy(self, table: str, column: str) -> npt.NDArray[Any]:
+    def numpy(self, table: str, column: str) -> Array:
         """A numeric column as a numpy array, without a copy if Arrow allows it; nulls of floats become NaN."""
         return to_numpy(single_chunk(self.table(table).column(column)))
 
@@ -435,7 +427,5 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
         table = open_parquet(pa.py_buffer(content), file).read()
         if not trusted:
             table.validate(full=True)
-        try:
+        with located(file):
             return make_table(name, {key: table.column(key) for key in table.column_names})
-        except UserError as error:
-            raise UserError(error.message, where=file, hint=error.hint) from error

@@ -21,8 +21,9 @@ from fedsim.traces.bundle import Manifest, TraceBundle, package_version
 from fedsim.traces.intervals import ranks
 from fedsim.traces.statistics import device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis.columns import pearson_of_spearman
-from fedsim.traces.tables import Floats, Ints, id_column, make_table, single_chunk
+from fedsim.traces.tables import id_column, make_table, single_chunk
 from fedsim.units import DAY_US
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import format_count
 
 # Tables whose rows belong to a device; devices refer to the others.

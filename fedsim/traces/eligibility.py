@@ -30,7 +30,8 @@ import pyarrow.compute as pc
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, TraceBundle
 from fedsim.traces.intervals import Intervals, normalize
-from fedsim.traces.tables import Ints, run_starts
+from fedsim.traces.tables import run_starts
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import format_names
 
 SWITCH = ("off", "on")

@@ -21,8 +21,8 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers.fta import COLUMNS
 from fedsim.traces.importers.links import PACKET_BITS
 from fedsim.traces.intervals import device_periods
-from fedsim.traces.tables import Floats, Ints
 from fedsim.units import US_PER_S
+from fedsim.vocabulary.arrays import Floats, Ints
 
 Files = Iterator[tuple[Path, str | bytes]]
 """Files and their content."""

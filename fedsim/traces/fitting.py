@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.traces.tables import Floats
+from fedsim.vocabulary.arrays import Floats
 
 MOST_SAMPLES = 100_000
 EM_STEPS = 300

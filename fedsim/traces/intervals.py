@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.tables import Ints, id_column, make_table, order_of, run_starts
+from fedsim.traces.tables import id_column, make_table, order_of, run_starts
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER, NS_PER_US
+from fedsim.vocabulary.arrays import Ints
 
 FAR_US = NEVER // NS_PER_US
 """A trace instant (us) that stands for "forever"."""

@@ -7,19 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.files.cells import time_zone
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
-from fedsim.traces.tables import DIRECTIONS, Floats, Ints
+from fedsim.traces.tables import DIRECTIONS
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DAY_S, DAY_US
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.numbers import varies
 
 HOUR_US = DAY_US // 24
@@ -47,7 +46,7 @@ class Spread:
         return float(np.percentile(self.samples, percent)) if len(self.samples) else float("nan")
 
     @classmethod
-    def of(cls, samples: npt.NDArray[Any], *, fitted: bool = False) -> Spread:
+    def of(cls, samples: Array, *, fitted: bool = False) -> Spread:
         """The spread of the finite samples."""
         finite = samples[np.isfinite(samples)]
         mean = float(finite.mean()) if len(finite) else float("nan")

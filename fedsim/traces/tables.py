@@ -19,10 +19,8 @@ import pyarrow.compute as pc
 
 from fedsim.errors import UserError, refused
 from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, Bounds
-from fedsim.files.cells import Bools as Bools
-from fedsim.files.cells import Floats as Floats
-from fedsim.files.cells import Ints as Ints
 from fedsim.units import LONGEST_S
+from fedsim.vocabulary.arrays import Array, Bools, Ints
 
 STRING = pa.string()
 ID = pa.dictionary(pa.int32(), pa.string())
@@ -250,7 +248,7 @@ def id_column(rows: npt.NDArray[np.integer[Any]], ids: Any) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32(), mask=unknown), dictionary)
 
 
-def run_starts(*columns: npt.NDArray[Any]) -> Bools:
+def run_starts(*columns: Array) -> Bools:
     """Whether each row begins a run of rows that are equal in all ``columns``, shape (rows,)."""
     starts = np.ones(len(columns[0]), np.bool_)
     np.not_equal(columns[0][1:], columns[0][:-1], out=starts[1:])
@@ -276,7 +274,7 @@ def order_of(device: Ints, *times: Ints) -> Ints:
     return order
 
 
-def to_numpy(values: Any) -> npt.NDArray[Any]:
+def to_numpy(values: Any) -> Array:
     """An Arrow array as a NumPy array; nulls become NaN in numbers, which become float64, and false in Booleans.
 
     Numbers without nulls are not copied. Arrow's conversion and every function with a scalar would import pandas,
@@ -286,14 +284,14 @@ def to_numpy(values: Any) -> npt.NDArray[Any]:
     if pa.types.is_boolean(kind):
         return filled(values.cast(pa.int8()), 0).view(np.bool_)
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        array: npt.NDArray[Any] = values.to_numpy(zero_copy_only=False)
+        array: Array = values.to_numpy(zero_copy_only=False)
         return array
     if values.null_count and pa.types.is_integer(kind):
         values = values.cast(pa.float64(), safe=False)
     return filled(values, np.nan)
 
 
-def filled(values: Any, fill: float) -> npt.NDArray[Any]:
+def filled(values: Any, fill: float) -> Array:
     """An Arrow array of numbers as a NumPy array, with ``fill`` in place of nulls."""
     if not values.null_count:
         return np.from_dlpack(values)

@@ -18,17 +18,9 @@ import pyarrow.compute as pc
 from fedsim.errors import UserError, printable, raise_all
 from fedsim.files.cells import CONTROL, fitting_unit
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.tables import (
-    TABLES,
-    Bools,
-    Column,
-    Ints,
-    filled,
-    run_starts,
-    single_chunk,
-    to_numpy,
-)
+from fedsim.traces.tables import TABLES, Column, filled, run_starts, single_chunk, to_numpy
 from fedsim.units import DAY_S
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_rate
 
 LISTED_PER_KIND = 1000

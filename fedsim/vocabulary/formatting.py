@@ -23,6 +23,8 @@ text."""
 
 ABSENT = "–"
 """Text for a missing value."""
+NAMED = 3
+"""Names that a sentence has, before the number of the others."""
 
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 _SMALL_UNITS = (("s", 1.0, 0.1), ("ms", 1e3, 1e-4), ("µs", 1e6, 1e-7), ("ns", 1e9, 0.0))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.vocabulary.arrays import Bools
 from fedsim.vocabulary.formatting import Kind, format_level, format_value
 
 DispatchLoss = Literal["mean", "root_mean_square"]
@@ -69,7 +70,7 @@ class MetricDefinition:
             hint=f"write {value / 100:g} for {value:g}%" if percent else None,
         )
 
-    def reached(self, values: npt.ArrayLike, target: float) -> npt.NDArray[np.bool_]:
+    def reached(self, values: npt.ArrayLike, target: float) -> Bools:
         """Whether each value equals the target or is better; False for NaN."""
         array = np.asarray(values, dtype=np.float64)
         return np.asarray(array >= target if self.higher_is_better else array <= target)

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.vocabulary.arrays import Bools
 
-def varies(deviation: npt.ArrayLike, mean: npt.ArrayLike, count: int) -> npt.NDArray[np.bool_]:
+
+def varies(deviation: npt.ArrayLike, mean: npt.ArrayLike, count: int) -> Bools:
     """Whether a computed standard deviation is more than rounding error; elementwise.
 
     The deviation of equal values is not exactly 0, because their mean is rounded. Divide by it only if this is true.

@@ -13,10 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from fedsim.errors import UserError
+from fedsim.vocabulary.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +151,10 @@ class LearningPlane(Protocol):
         """Value of each metric; executes the evaluation and everything before it immediately (a barrier)."""
         ...
 
-    def training_losses(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+    def training_losses(self, dispatch_ids: Sequence[int]) -> Floats:
         """Training losses of dispatches that have been submitted as :class:`Train` (a barrier)."""
         ...
 
-    def client_accuracies(self, version: int) -> npt.NDArray[np.float64]:
+    def client_accuracies(self, version: int) -> Floats:
         """Accuracy of the newest version on each client's own test samples, (N,); NaN without any (a barrier)."""
         ...

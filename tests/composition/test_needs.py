@@ -83,7 +83,7 @@ def test_a_schedule_of_the_user_may_declare_that_it_is_synchronous(
 
 TARGETS = r"""
 {accuracy: 80} | accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80%
-{accurcy: 0.8} | no metric 'accurcy' to stop at\n  did you mean 'accuracy'
+{accurcy: 0.8} | no metric 'accurcy'\n  did you mean 'accuracy'
 {perplexity: 1.5} | not measure 'perplexity'\n  add perplexity to evaluation.metrics
 {client_accuracy: 0.5} | not measure 'client_accuracy'\n  set evaluation.per_client: true
 {objective_loss: 0.5} | not measure 'objective_loss'\n  set evaluation.objective: true
@@ -108,7 +108,7 @@ def test_an_unknown_target_is_refused_before_the_data_are_read() -> None:
         "model": "linear",
     }
     scenario = {"task": task, "devices": DEVICES, "stop": {"rounds": 1, "target": {"accurcy": 0.8}}}
-    with pytest.raises(UserError, match="no metric 'accurcy' to stop at"):
+    with pytest.raises(UserError, match="no metric 'accurcy'"):
         check(read_scenario(scenario))
 
 

@@ -24,9 +24,8 @@ from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.figures.base import COMPRESSED, LATE, thin
 from fedsim.runs import Run, RunFolder
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.metrics import MetricDefinition
-
-Floats = npt.NDArray[np.float64]
 
 MAX_POINTS = 200
 RUNS_UP_TO = 6

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pydantic import ConfigDict, TypeAdapter, with_config
 from typing_extensions import TypedDict
@@ -28,11 +27,10 @@ from fedsim.runs.phases import aggregated_versions, aggregation_times
 from fedsim.runs.records import FACTS
 from fedsim.runs.run import has_diverged, lost_metrics, lost_since
 from fedsim.runs.tables import read_parquet
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition, definition, meets
 from fedsim.vocabulary.outcomes import LOST_LABELS
-
-Floats = npt.NDArray[np.float64]
 
 DIGESTED = ("dispatches", "aggregations", "metrics")
 SPENT: Mapping[str, tuple[str, Kind]] = {
@@ -363,7 +361,7 @@ def _progress(run: Run) -> dict[str, Floats]:
     return progress | {CLIENT_UPDATES: aggregated.astype(float)}
 
 
-def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
+def _figures(run: Run, given: Ints) -> dict[str, float]:
     dispatches, aggregations = run.dispatches, run.aggregations
     work = statistics.work_by_outcome(dispatches, run.phases)
     whole = work.sum()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import (
@@ -36,6 +35,7 @@ from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
 from fedsim.runs.records import SWEEP, SWEEP_PRECISION, is_sweep, read_sweep
 from fedsim.scenario.comparing import by_section, flattened
 from fedsim.scenario.description import with_units
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import (
     ABSENT,
     Kind,
@@ -502,9 +502,7 @@ def _names(comparison: ComparisonTables) -> list[str]:
     return [f"{label} ({setting})" if setting else label for (setting, _), label in names]
 
 
-def _by_group(
-    comparison: ComparisonTables, curve: Callable[[Group], npt.NDArray[np.float64]]
-) -> list[Column]:
+def _by_group(comparison: ComparisonTables, curve: Callable[[Group], Floats]) -> list[Column]:
     """A column of shares per group that has a curve."""
     groups = (
         group for group in comparison.groups if tuple(group.names.values()) in comparison.shown
@@ -530,7 +528,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     if not len(comparison.fairness):
         return None
 
-    def curve(group: Group) -> npt.NDArray[np.float64]:
+    def curve(group: Group) -> Floats:
         measured = [run.client_accuracy for run in group.runs if len(run.client_accuracy)]
         below = [cumulative(accuracies, ACCURACIES) for accuracies in measured]
         return np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan)

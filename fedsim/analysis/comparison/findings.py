@@ -19,6 +19,7 @@ from fedsim.analysis.comparison.targets import (
     evaluation_gap_s,
     mean_of_reached,
 )
+from fedsim.vocabulary.formatting import NAMED
 
 
 def why_uncertain(
@@ -231,10 +232,6 @@ def ahead(frame: pd.DataFrame, written: Callable[[float], str], *, higher: bool 
         return f"{NO_WINNER} {between(first)}"
     everyone = len(first) == frame["label"].nunique() > 1
     return f"{texts[setting].pop()} with {'all variants' if everyone else listed(first)}"
-
-
-NAMED = 3
-"""Maximum number of variants that a sentence names."""
 
 
 def between(names: Sequence[str]) -> str:

@@ -11,7 +11,6 @@ import pandas as pd
 
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.findings import (
-    NAMED,
     TOO_FEW,
     Lead,
     ahead,
@@ -29,6 +28,7 @@ from fedsim.analysis.headline import Tile
 from fedsim.runs.critical import CAUSES
 from fedsim.vocabulary.formatting import (
     ABSENT,
+    NAMED,
     format_count,
     format_counted,
     format_duration,

@@ -16,12 +16,11 @@ from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.records import RUN, SWEEP_SCENARIO, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.runs.tables import INDEX, read_index
-from fedsim.vocabulary.formatting import format_command, format_names
+from fedsim.vocabulary.formatting import NAMED, format_command, format_names
 
 PathLike = str | os.PathLike[str]
 PAGE = "compare.html"
 """Name of a comparison's page in its folder."""
-_NAMED = 3
 _UNFINISHED = {Status.INTERRUPTED: "was interrupted", Status.RUNNING: "is in progress"}
 
 
@@ -144,7 +143,7 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
         remedy = f"repeat the sweep with its options: {again}"
     else:
         remedy = f"finish it: {format_command('resume', first.path)}"
-    where = format_names([str(path) for path in named], _NAMED)
+    where = format_names([str(path) for path in named], NAMED)
     return UserError(message, where=where, hint=f"{first.path} {first.reason}; {remedy}")
 
 

@@ -17,10 +17,7 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain, shortened
 from fedsim.analysis.pages import rendered
 from fedsim.analysis.palette import LOOKS, looks
-from fedsim.vocabulary.formatting import format_names
-
-_NAMED = 3
-"""Maximum number of variants that the page's title names."""
+from fedsim.vocabulary.formatting import NAMED, format_names
 
 
 def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
@@ -119,7 +116,7 @@ def _view(comparison: ComparisonTables, style: FigureStyle) -> dict[str, Any]:
 def title(labels: list[str]) -> str:
     """The page's title: the variants, or their number."""
     names = list(dict.fromkeys(labels))
-    return f"{len(names)} variants compared" if len(names) > _NAMED else format_names(names)
+    return f"{len(names)} variants compared" if len(names) > NAMED else format_names(names)
 
 
 _LEAST_POINTS, _MOST_NUMBERS = 40, 100_000

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import MAX_POINTS, bounded, curves
@@ -37,16 +36,10 @@ from fedsim.analysis.comparison.targets import (
     reaching,
     spread_over,
 )
-from fedsim.errors import UserError, nearest_or_all, printable
+from fedsim.errors import UserError, nearest_or_all, printable, unknown
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import format_names, format_word
-from fedsim.vocabulary.metrics import (
-    MetricDefinition,
-    definition,
-    require_measured,
-    require_target,
-)
-
-Floats = npt.NDArray[np.float64]
+from fedsim.vocabulary.metrics import MetricDefinition, definition, require_measured, require_target
 
 SAME = " ≡ "
 """Joins the names of variants with identical results."""
@@ -140,11 +133,8 @@ class ComparisonTables:
         # The names in the files of runs are escaped.
         requested = requested if requested in labels else printable(requested, lines=False)
         if requested not in labels:
-            raise UserError(
-                f"there is no variant '{requested}'",
-                where="baseline",
-                hint=nearest_or_all(requested, labels, f"variants: {'; '.join(labels)}"),
-            )
+            every = f"variants: {'; '.join(labels)}"
+            raise unknown("variant", requested, labels, "baseline", every)
         return requested
 
     @property

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES, COSTS, RunFacts
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.units import share_of, without_comma
-
-Floats = npt.NDArray[np.float64]
+from fedsim.vocabulary.arrays import Floats
 
 RESAMPLES = 2000
 CONFIDENCE = 0.95

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis import statistics
 from fedsim.errors import printable
 from fedsim.runs import Run
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 from fedsim.vocabulary.formatting import ABSENT, Kind, format_duration, format_value
 
 MAX_POINTS, _SAMPLED = 1000, 25
@@ -39,7 +39,7 @@ class Column:
     key: str
     label: str
     kind: Kind
-    values: Sequence[Any] | npt.NDArray[Any]
+    values: Sequence[Any] | Array
 
     @functools.cached_property
     def numeric(self) -> bool:
@@ -126,12 +126,12 @@ def plain(value: Any) -> Any:
     return value
 
 
-def shortened(values: npt.NDArray[np.float64], digits: int) -> npt.NDArray[np.float64]:
+def shortened(values: Floats, digits: int) -> Floats:
     """The numbers rounded to this many significant digits, so that they take less space in a page."""
     with np.errstate(divide="ignore", invalid="ignore"):
         size = np.floor(np.log10(np.abs(values)))
     step = 10.0 ** np.clip(digits - 1 - np.where(np.isfinite(size), size, 0.0), -300, 300)
-    rounded: npt.NDArray[np.float64] = np.round(values * step) / step
+    rounded: Floats = np.round(values * step) / step
     return rounded
 
 
@@ -140,7 +140,7 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def shares_within(seconds: npt.NDArray[np.float64], subject: str, since: str) -> str:
+def shares_within(seconds: Floats, subject: str, since: str) -> str:
     """The median and the 90% quantile of durations in words, without a period; one of them if both have one text.
 
     For example ``Half of the updates arrived within 5 s of their dispatch, nine in ten within 9 s``, with the subject
@@ -175,7 +175,7 @@ def population(run: Run) -> int:
     return max(seen, stated) if isinstance(stated, int) else seen
 
 
-def costs_by(run: Run, times_s: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
+def costs_by(run: Run, times_s: Floats) -> dict[str, Floats]:
     """``bytes`` moved and ``compute_s`` spent by each instant, over the work that had ended."""
     table = run.work
     moved = table["bytes_down"].to_numpy() + table["bytes_up"].to_numpy()
@@ -185,7 +185,7 @@ def costs_by(run: Run, times_s: npt.NDArray[np.float64]) -> dict[str, npt.NDArra
     }
 
 
-def names_of(run: Run, clients: npt.NDArray[np.int64]) -> list[str] | None:
+def names_of(run: Run, clients: Ints) -> list[str] | None:
     """Names of clients: those in the data set, otherwise those of their devices; None if they would only be numbers."""
     if not run.has_clients:
         return None
@@ -198,7 +198,7 @@ def names_of(run: Run, clients: npt.NDArray[np.int64]) -> list[str] | None:
     return list(np.where(shared, (names + " #" + clients.astype(str)).str.strip(), names))
 
 
-def thin(count: int, limit: int = MAX_POINTS, keep: Sequence[int] = ()) -> npt.NDArray[np.int64]:
+def thin(count: int, limit: int = MAX_POINTS, keep: Sequence[int] = ()) -> Ints:
     """Row numbers of about ``limit`` evenly spaced rows, including the first, the last and ``keep``."""
     if count <= limit:
         return np.arange(count)
@@ -217,7 +217,7 @@ _BIN_WIDTHS_S = (
 )
 
 
-def time_bins(duration_s: float, limit: int = MAX_BINS) -> npt.NDArray[np.float64]:
+def time_bins(duration_s: float, limit: int = MAX_BINS) -> Floats:
     """Edges of bins of a round width that cover ``[0, duration_s]``, at most ``limit`` bins."""
     if not 0 < duration_s < math.inf:
         return np.array([0.0, 1.0])
@@ -227,7 +227,7 @@ def time_bins(duration_s: float, limit: int = MAX_BINS) -> npt.NDArray[np.float6
     return np.arange(math.ceil(duration_s / width) + 1, dtype=np.float64) * width
 
 
-def integer_bins(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def integer_bins(values: Ints) -> Ints:
     """Edges of equal bins of whole numbers that cover 0 to the largest value."""
     top = int(values.max(initial=0))
     width = 1
@@ -236,17 +236,17 @@ def integer_bins(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return np.arange(math.ceil((top + 1) / width) + 1) * width
 
 
-def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def counts_in(values: Array, edges: Array) -> Ints:
     """Number of values in each bin; values beyond the last bin are counted in it."""
-    counted: npt.NDArray[np.int64] = np.histogram(np.minimum(values, edges[-1]), edges)[0]
+    counted: Ints = np.histogram(np.minimum(values, edges[-1]), edges)[0]
     return counted
 
 
 def histogram(
     id: str,
     finding: str,
-    values: npt.NDArray[Any],
-    edges: npt.NDArray[Any],
+    values: Array,
+    edges: Array,
     kind: Kind,
     key: str,
     label: str,

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.figures.base import (
@@ -21,6 +20,7 @@ from fedsim.analysis.figures.base import (
 )
 from fedsim.runs import Run
 from fedsim.runs.run import Lost, last_metrics, lost_since
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import (
     Kind,
     format_count,
@@ -261,7 +261,7 @@ def drop(run: Run) -> Figure | None:
 
 
 def _labels_of(
-    run: Run, entered: pd.Series[int], used: pd.Series[int], clients: npt.NDArray[np.int64]
+    run: Run, entered: pd.Series[int], used: pd.Series[int], clients: Ints
 ) -> tuple[str, tuple[Column, ...]]:
     """The label that the clients of the updates that ``entered`` held more of than those of all ``used`` updates., in a
     sentence, and the most frequent label of each of ``clients``; nothing if the run recorded no labels."""

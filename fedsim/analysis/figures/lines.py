@@ -13,12 +13,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, shortened
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import refused
 from fedsim.files.durable import replacing
+from fedsim.vocabulary.arrays import Array, Floats
 from fedsim.vocabulary.formatting import Kind, format_duration
 
 _POINTS = 200
@@ -40,10 +40,10 @@ class Line(NamedTuple):
 
     look: int
     label: str
-    values: npt.NDArray[Any]
+    values: Array
     thin: bool = False
     fit: bool = False
-    band: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
+    band: Mapping[str, Array] = MappingProxyType({})
 
 
 def line_figure(
@@ -85,7 +85,7 @@ def line_figure(
     return Figure(id, finding, (x, *columns), extra)
 
 
-def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> npt.NDArray[Any]:
+def places(samples: Sequence[Array], *, log: bool, times: bool) -> Array:
     """The x values at which distribution functions of samples are drawn: over their range, or 0 to 1 for shares."""
     every = np.concatenate(samples)
     if not log:
@@ -99,11 +99,9 @@ def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> np
     return np.append(shortened(np.geomspace(low, high, _POINTS), 5)[:-1], high)
 
 
-def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+def cumulative(samples: Array, x: Array) -> Floats:
     """The share of the samples that are at most x, for each x."""
-    shares: npt.NDArray[np.float64] = np.searchsorted(np.sort(samples), x, side="right") / len(
-        samples
-    )
+    shares: Floats = np.searchsorted(np.sort(samples), x, side="right") / len(samples)
     return shares
 
 

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis import statistics
@@ -27,15 +26,9 @@ from fedsim.analysis.figures.base import (
 from fedsim.analysis.figures.learning import targets
 from fedsim.analysis.figures.lines import cumulative, places
 from fedsim.runs import Run
-from fedsim.runs.critical import (
-    CAUSES,
-    Saving,
-    critical_path,
-    saving,
-    seconds_of,
-    waiting_by_cause,
-)
+from fedsim.runs.critical import CAUSES, Saving, critical_path, saving, seconds_of, waiting_by_cause
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import (
     format_bytes,
     format_command,
@@ -486,7 +479,7 @@ def outcomes(run: Run) -> Figure | None:
     )
 
 
-def _intervals(run: Run) -> npt.NDArray[np.float64]:
+def _intervals(run: Run) -> Floats:
     """Edges of the intervals of time in which dispatches are counted.
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a

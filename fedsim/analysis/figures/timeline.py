@@ -23,6 +23,7 @@ from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
 from fedsim.scenario.model import Energy
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import LOST_LABELS
 
@@ -154,9 +155,7 @@ def _path(run: Run) -> pd.DataFrame:
     return path.assign(client_id=-1 - path["client_id"]) if run.has_edges else path
 
 
-def _shown_clients(
-    client_ids: npt.NDArray[np.int64], on_path: npt.NDArray[np.int64], most: int
-) -> npt.NDArray[np.int64]:
+def _shown_clients(client_ids: Ints, on_path: Ints, most: int) -> Ints:
     """The sampled clients; if they have more than ``most`` dispatches, every second or fourth and so on, and the one
     that is most often on the critical path: the whole run of few clients instead of the beginning of many."""
     sampled = sampled_clients(client_ids)
@@ -166,18 +165,16 @@ def _shown_clients(
     while counts[sampled[::step]].sum() > most and len(sampled) >= 2 * step * _LEAST_ROWS:
         step *= 2
     often = int(np.bincount(on_path[on_path >= 0], minlength=len(counts)).argmax())
-    shown: npt.NDArray[np.bool_] = (np.arange(len(sampled)) % step == 0) | (sampled == often)
+    shown: Bools = (np.arange(len(sampled)) % step == 0) | (sampled == often)
     return sampled[shown]
 
 
-def _rows(
-    table: pd.DataFrame, phases: pd.DataFrame, clients: npt.NDArray[np.int64]
-) -> pd.DataFrame:
+def _rows(table: pd.DataFrame, phases: pd.DataFrame, clients: Ints) -> pd.DataFrame:
     table = table.assign(waiting_s=phases["waiting_s"], compute_s=phases["compute_s"])
     return table[table["client_id"].isin(clients)]
 
 
-def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
+def _kinds(run: Run, chosen: Ints) -> list[str] | None:
     """Kind of each client's device; None if the trace names fewer than two."""
     if not run.has_clients:
         return None
@@ -235,7 +232,7 @@ def _presence(run: Run, row_of_client: pd.Series[int], until_s: float) -> dict[s
     return {**_stretches(table, 1), "gap_s": gap_s}
 
 
-def _pauses(run: Run, dispatch_ids: npt.NDArray[np.int64]) -> dict[str, Any] | None:
+def _pauses(run: Run, dispatch_ids: Ints) -> dict[str, Any] | None:
     """The pauses of dispatches, by row; only the longest if there are too many."""
     if run.pauses is None:
         return None

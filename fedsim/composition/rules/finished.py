@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.composition.rules import RuleTable, planned
-from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.errors import UserError, raise_all, unknown
 from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.run import Run, has_diverged, lost_metrics, own_metrics
 from fedsim.simulation.level import fixes
@@ -332,11 +332,7 @@ def check_names(ignored: Collection[str]) -> None:
     """Refuse names of rules that do not exist."""
     rules = documentation() if ignored else {}
     raise_all(
-        UserError(
-            f"there is no rule '{name}'",
-            where=f"ignore.{index}",
-            hint=nearest_or_all(name, rules, "fedsim describe rules lists them"),
-        )
+        unknown("rule", name, rules, f"ignore.{index}", "fedsim describe rules lists them")
         for index, name in enumerate(ignored)
         if name not in rules
     )

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim import bundled
 from fedsim.composition.rules import RuleTable
@@ -24,6 +23,7 @@ from fedsim.scheduling.schedules.sync import Sync
 from fedsim.traces.validation import implausible_rates as doubt_of_rates
 from fedsim.traces.validation import implausible_times as doubt_of_times
 from fedsim.units import NS_PER_S, to_ns
+from fedsim.vocabulary.arrays import Bools
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -586,14 +586,14 @@ def unobserved_time(world: World, until_s: float | None = None) -> Iterator[User
         )
 
 
-def _if_many(world: World, affected: npt.NDArray[np.bool_]) -> int:
+def _if_many(world: World, affected: Bools) -> int:
     """The number of affected clients among those that can be given work; 0 if they are only a few."""
     number = int(np.count_nonzero(affected))
     return number if number > _MANY * world.prospects.count else 0
 
 
 def _links(
-    world: World, is_affected: Callable[[Any], npt.NDArray[np.bool_]], what: str, hint: str
+    world: World, is_affected: Callable[[Any], Bools], what: str, hint: str
 ) -> Iterator[UserError]:
     """The warnings about links whose rates satisfy ``is_affected``, if many clients have one."""
     for direction in Direction:
@@ -607,7 +607,7 @@ def _links(
 
 
 def _of_topology(
-    network: SharedNetwork, affected: npt.NDArray[np.bool_], what: str, hint: str
+    network: SharedNetwork, affected: Bools, what: str, hint: str
 ) -> Iterator[UserError]:
     if affected.any():
         source, target = network.topology.links[int(affected.argmax())]

@@ -5,12 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
-
 from fedsim.devices import DeviceContext
 from fedsim.parts.component import Component, Parameters
 from fedsim.traces.parameters import OnEnd, TraceParameters
+from fedsim.vocabulary.arrays import Ints
 
 if TYPE_CHECKING:
     from fedsim.traces.availability import AvailabilityIndex
@@ -37,7 +35,7 @@ class AvailabilityModel(Component, ABC):
         self.params = params
         self.context = context
 
-    def offset_ns(self) -> npt.NDArray[np.int64] | int:
+    def offset_ns(self) -> Ints | int:
         """Time in the traces at simulated time 0: one number, or one per client, (N,).
 
         It applies to everything that the bundle contains about a device.

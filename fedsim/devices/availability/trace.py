@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.devices.availability.base import AvailabilityModel, AvailabilityParams
 from fedsim.randomness import Purpose
 from fedsim.units import DAY_S, NS_PER_S, Duration, to_ns
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import format_duration
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TraceAvailability(AvailabilityModel):
             return {table: "write devices.availability: always"}
 
     @cached_property
-    def _shift_ns(self) -> npt.NDArray[np.int64] | None:
+    def _shift_ns(self) -> Ints | None:
         """Shift of each client relative to ``start``, (N,); None without shifts."""
         bundle, context = self.context.traces, self.context
         if self.params.shift == "none":
@@ -64,11 +64,11 @@ class TraceAvailability(AvailabilityModel):
         shift_s = u * horizon_s
         if self.params.shift == "days":
             shift_s = np.floor(u * max(1.0, horizon_s // DAY_S)) * DAY_S
-        shift_ns: npt.NDArray[np.int64] = np.rint(shift_s * NS_PER_S).astype(np.int64)
+        shift_ns: Ints = np.rint(shift_s * NS_PER_S).astype(np.int64)
         return shift_ns
 
     @override
-    def offset_ns(self) -> npt.NDArray[np.int64] | int:
+    def offset_ns(self) -> Ints | int:
         start_ns, shift_ns = to_ns(self.params.start), self._shift_ns
         return start_ns if shift_ns is None else start_ns + shift_ns
 

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from fedsim.devices import DeviceContext
 from fedsim.parts.component import Component, Parameters
 from fedsim.traces.parameters import TraceParameters
 from fedsim.units import Duration
+from fedsim.vocabulary.arrays import Bools, Floats
 
 
 class Jitter(Parameters):
@@ -112,7 +112,7 @@ class ComputeModel(Component, ABC):
         self.context = context
 
     @abstractmethod
-    def step_s(self) -> npt.NDArray[np.float64]:
+    def step_s(self) -> Floats:
         """Nominal seconds of one local step of each client, (N,)."""
 
     def redrawn_step_s(self, client: int, sequence: int) -> float:
@@ -139,15 +139,15 @@ class ComputeTable:
         first[devices[rows]] = rows
         self._rows = first[context.device_rows]
 
-    def column(self, name: str) -> npt.NDArray[np.float64]:
+    def column(self, name: str) -> Floats:
         """A numeric column, (N,); NaN where unknown."""
         if not self._bundle.has("compute", name):
             return np.full(len(self._rows), np.nan)
         values = np.append(self._bundle.numpy("compute", name).astype(np.float64), np.nan)
-        taken: npt.NDArray[np.float64] = values[self._rows]
+        taken: Floats = values[self._rows]
         return taken
 
-    def is_inference(self) -> npt.NDArray[np.bool_]:
+    def is_inference(self) -> Bools:
         """Whether each client's row was measured for inference, (N,)."""
         inference = self._bundle.texts("compute", "phase") == "inference"
         return np.append(inference, False)[self._rows]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.devices import DeviceContext
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.randomness import Purpose
 from fedsim.units import LONGEST_S, Duration
+from fedsim.vocabulary.arrays import Floats
 
 
 class DrawnParams(ComputeParams):
@@ -31,7 +31,7 @@ class _Drawn(ComputeModel):
         self._redrawn = context.stream(Purpose.COMPUTE_PROFILE, 1)
         self._current: dict[int, tuple[int, float]] = {}
 
-    def step_s(self) -> npt.NDArray[np.float64]:
+    def step_s(self) -> Floats:
         return self._quantiles(self._drawn.uniforms(np.arange(self.context.clients)))
 
     def redrawn_step_s(self, client: int, sequence: int) -> float:
@@ -53,7 +53,7 @@ class _Drawn(ComputeModel):
         return step
 
     @abstractmethod
-    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]: ...
+    def _quantiles(self, u: Floats) -> Floats: ...
 
 
 class Lognormal(_Drawn):
@@ -69,11 +69,11 @@ class Lognormal(_Drawn):
         limit: float = Field(default=8.0, gt=1)
         """Largest ratio to the median, in either direction."""
 
-    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _quantiles(self, u: Floats) -> Floats:
         from scipy.special import ndtri
 
         factor = np.exp(self.params.sigma * ndtri(u))
-        step: npt.NDArray[np.float64] = np.clip(factor, 1 / self.params.limit, self.params.limit)
+        step: Floats = np.clip(factor, 1 / self.params.limit, self.params.limit)
         return step * float(self.params.median)
 
 
@@ -90,13 +90,13 @@ class Normal(_Drawn):
         floor: float = Field(default=0.05, gt=0, lt=1)
         """The distribution is truncated below this share of the mean."""
 
-    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def _quantiles(self, u: Floats) -> Floats:
         from scipy.special import ndtr, ndtri
 
         if self.params.cv == 0:
             return np.full(u.shape, self.params.mean)
         lowest = ndtr((self.params.floor - 1) / self.params.cv)
-        step: npt.NDArray[np.float64] = 1 + self.params.cv * ndtri(lowest + (1 - lowest) * u)
+        step: Floats = 1 + self.params.cv * ndtri(lowest + (1 - lowest) * u)
         return step * float(self.params.mean)
 
 
@@ -111,8 +111,8 @@ class Exponential(_Drawn):
         floor: float = Field(default=0.01, ge=0, lt=1)
         """Smallest step time as a share of the mean; 0 for no limit, as in FedCompass's code."""
 
-    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        step: npt.NDArray[np.float64] = np.maximum(self.params.floor, -np.log(u))
+    def _quantiles(self, u: Floats) -> Floats:
+        step: Floats = np.maximum(self.params.floor, -np.log(u))
         return step * float(self.params.mean)
 
 
@@ -127,6 +127,6 @@ class UniformTimes(_Drawn):
         high: Duration
         """Longest step time."""
 
-    def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        step: npt.NDArray[np.float64] = self.params.low + (self.params.high - self.params.low) * u
+    def _quantiles(self, u: Floats) -> Floats:
+        step: Floats = self.params.low + (self.params.high - self.params.low) * u
         return step

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.devices.compute.base import ComputeModel, ComputeParams, ComputeTable
@@ -14,6 +13,7 @@ from fedsim.errors import UserError
 from fedsim.network.columns import require_known
 from fedsim.randomness import Purpose
 from fedsim.units import Duration
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import format_counted
 
 _REFERENCE_STEP = (
@@ -35,7 +35,7 @@ class Values(ComputeModel):
         step: Duration | list[Duration]
         """Time of one local step: one for all clients, or one per client."""
 
-    def step_s(self) -> npt.NDArray[np.float64]:
+    def step_s(self) -> Floats:
         step, clients = self.params.step, self.context.clients
         if isinstance(step, list) and len(step) != clients:
             raise UserError(
@@ -66,7 +66,7 @@ class TraceCompute(ComputeModel):
             """The bundle's step times."""
             return {"compute": "give a distribution such as {name: lognormal, median: 0.1s}"}
 
-    def step_s(self) -> npt.NDArray[np.float64]:
+    def step_s(self) -> Floats:
         params, context = self.params, self.context
         table = ComputeTable(context, params.task)
         speed = table.column("relative_speed")
@@ -82,7 +82,7 @@ class TraceCompute(ComputeModel):
                 hint = "it has times, which are used without reference_step: remove it"
             where = "devices.compute.reference_step"
             require_known(speed, "relative_speed", where, hint, context)
-            step: npt.NDArray[np.float64] = params.reference_step / speed / params.speed_factor
+            step: Floats = params.reference_step / speed / params.speed_factor
             return step
         inference = table.is_inference()
         if params.train_factor != 1 and not inference.any():
@@ -125,7 +125,7 @@ class Flops(ComputeModel):
             """The bundle's speeds, unless they are drawn."""
             return {"compute": "use speed: drawn"} if self.speed == "bundle" else {}
 
-    def step_s(self) -> npt.NDArray[np.float64]:
+    def step_s(self) -> Floats:
         context, params = self.context, self.params
         if context.flops_per_sample is None:
             raise UserError(
@@ -136,13 +136,13 @@ class Flops(ComputeModel):
         median_s = (
             params.fixed + context.batch_samples * context.flops_per_sample / params.flops_per_s
         )
-        result: npt.NDArray[np.float64] = median_s / self._speeds()
+        result: Floats = median_s / self._speeds()
         return result
 
-    def _speeds(self) -> npt.NDArray[np.float64]:
+    def _speeds(self) -> Floats:
         """Speed of each client's device relative to the median one, (N,)."""
         context, params = self.context, self.params
-        speed: npt.NDArray[np.float64]
+        speed: Floats
         if params.speed == "bundle":
             speed = ComputeTable(context).column("relative_speed")
             hint = "use another bundle, or speed: drawn"

@@ -8,7 +8,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.slowdowns import slowdowns
@@ -16,6 +15,7 @@ from fedsim.errors import UserError
 from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Draws, Purpose
 from fedsim.units import LONGEST_S, NS_PER_S
+from fedsim.vocabulary.arrays import Floats, Ints
 
 _PHASE, _NOISE = 1, 2
 _inverse_normal = NormalDist().inv_cdf
@@ -69,7 +69,7 @@ class ComputeTimes:
             )
         # Only this method of the model is kept, because its context holds the whole trace.
         self._redrawn_step_s: Any = model.redrawn_step_s if model.redraws else None
-        self.step_s: npt.NDArray[np.float64] = step_s * context.compute_factor
+        self.step_s: Floats = step_s * context.compute_factor
         self._factor = np.broadcast_to(context.compute_factor, (context.clients,))
         # Memory views, because a million Python numbers do not fit in the cache.
         self._step_ns = (self.step_s * NS_PER_S).data
@@ -89,9 +89,9 @@ class ComputeTimes:
         self.steady = not self._noise.sd and not self._slowdowns
         self.draws = bool(self._cv or self._stragglers.probability)
         self._last_key = (-1, -1, -1)
-        self._last_ends: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+        self._last_ends: Ints = np.empty(0, dtype=np.int64)
 
-    def prepare(self, clients: npt.NDArray[np.int64], sequences: npt.NDArray[np.int64]) -> None:
+    def prepare(self, clients: Ints, sequences: Ints) -> None:
         """Compute the random numbers of :meth:`step_ns` for some dispatches at once; arrays of shape (n,)."""
         if self._cv:
             self._jitter.prepare(clients, sequences)
@@ -136,9 +136,7 @@ class ComputeTimes:
             factor *= 1.0 + self._drift.amplitude * math.sin(2 * math.pi * turns)
         return factor
 
-    def _step_ends(
-        self, client: int, sequence: int, step_ns: int, steps: int
-    ) -> npt.NDArray[np.int64]:
+    def _step_ends(self, client: int, sequence: int, step_ns: int, steps: int) -> Ints:
         """Work done at the end of each step of a noisy dispatch, (steps,)."""
         key = (client, sequence, steps)
         if key != self._last_key:

@@ -7,10 +7,10 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.learning.compression import Compression, CompressionParams, Draws
+from fedsim.vocabulary.arrays import Floats
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +98,7 @@ def _matrix(size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 @functools.cache
-def normal_quantizer(bits: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def normal_quantizer(bits: int) -> tuple[Floats, Floats]:
     """The positive values of the best quantizer of a standard normal number with 2**bits, and the bounds between them.
 
     Lloyd's iteration: a value is the mean of the numbers nearest to it, (pdf(a) - pdf(b)) / (cdf(b) - cdf(a)).

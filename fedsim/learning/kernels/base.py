@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedsim.learning.device import uploaded
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.metrics import DispatchLoss
-
-IntArray = npt.NDArray[np.int64]
 
 
 class Session(ABC):
@@ -38,7 +36,7 @@ class Session(ABC):
         """
 
     def descend(
-        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
+        self, weights: Tensor, rates: Tensor, active: Ints, correction: Correction | None = None
     ) -> Tensor:
         """Take all local steps in place: at each, ``weights -= rates x gradients`` for the working dispatches.
 
@@ -80,9 +78,7 @@ class Kernel(ABC):
         """A kernel for another thread, which shares the data but not the work space."""
 
     @abstractmethod
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
+    def session(self, clients: Ints, sequences: Ints, steps: Ints, phase: int) -> Session:
         """Mini-batches for dispatches sorted by ``steps`` (most first), all of one :meth:`shape_class`."""
 
     @abstractmethod
@@ -93,7 +89,7 @@ class Kernel(ABC):
         """Record that larger groups do not fit into the device's memory."""
 
     @abstractmethod
-    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+    def visited(self, clients: Ints, steps: Ints) -> Ints:
         """Samples in all mini-batches of dispatches with these steps, counted every time they are visited, (B,)."""
 
     def reported(self, mean: Tensor, losses: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -109,7 +105,7 @@ class Kernel(ABC):
         squares = losses.square()
         return (squares if weights is None else squares * weights.sign()).sum(-1)
 
-    def loss(self, sums: Tensor, clients: IntArray, steps: IntArray) -> Tensor:
+    def loss(self, sums: Tensor, clients: Ints, steps: Ints) -> Tensor:
         """The loss of each of B dispatches, (B,), from the sums over its steps of :meth:`reported`, (B,)."""
         if self.dispatch_loss == "mean":
             return sums / uploaded(np.maximum(steps, 1), sums.device).to(sums.dtype)
@@ -130,7 +126,7 @@ class Kernel(ABC):
         """Deviations from the scenario that have no effect on the results, by topic."""
         return {}
 
-    def shape_class(self, clients: IntArray) -> IntArray:
+    def shape_class(self, clients: Ints) -> Ints:
         """A number for each client; only clients with equal numbers may share a group."""
         return np.zeros(len(clients), dtype=np.int64)
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import Execution
-from fedsim.learning.kernels.base import Correction, IntArray
+from fedsim.learning.kernels.base import Correction
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.checks import Constants, channels_last
 from fedsim.tasks.modules.dropout import KeyedDropout
+from fedsim.vocabulary.arrays import Ints
 
 
 class BoundModule:
@@ -113,7 +114,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
 
     @torch.enable_grad()
     def descend(
-        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
+        self, weights: Tensor, rates: Tensor, active: Ints, correction: Correction | None = None
     ) -> Tensor:
         losses, factors = weights.new_zeros(len(weights)), rates.neg().unsqueeze(1)
         alphas = rates.neg().tolist()

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.kernels.base import Kernel, Session
 from fedsim.learning.submodels.parts import Parts
 from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.arrays import Ints
 
 
 class _NestedSession(Session):
@@ -19,9 +20,9 @@ class _NestedSession(Session):
     def __init__(
         self,
         kernel: NestedKernel,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
+        clients: Ints,
+        sequences: Ints,
+        steps: Ints,
         phase: int,
     ) -> None:
         self._kernel = kernel
@@ -84,17 +85,15 @@ class NestedKernel(Kernel):
             self._parts, [kernel.replica() for kernel in self._all], self._level, self.seed
         )
 
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
+    def session(self, clients: Ints, sequences: Ints, steps: Ints, phase: int) -> Session:
         return _NestedSession(self, clients, sequences, steps, phase)
 
     def largest_group(self) -> int:
         """One: dispatches draw different parts."""
         return 1
 
-    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+    def visited(self, clients: Ints, steps: Ints) -> Ints:
         return self.kernels[0].visited(clients, steps)
 
-    def shape_class(self, clients: IntArray) -> IntArray:
+    def shape_class(self, clients: Ints) -> Ints:
         return self.kernels[0].shape_class(clients)

@@ -6,10 +6,11 @@ from typing import Any
 
 from torch import Tensor
 
-from fedsim.learning.kernels.base import IntArray, Kernel, Session
+from fedsim.learning.kernels.base import Kernel, Session
 from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.base import AnalyticTask
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.metrics import DispatchLoss
 
 _LARGEST_GROUP = 1024
@@ -18,9 +19,7 @@ _PHASE_STRIDE = 1 << 20
 
 
 class _QuadraticSession(Session):
-    def __init__(
-        self, kernel: QuadraticKernel, clients: IntArray, sequences: IntArray, first: int
-    ) -> None:
+    def __init__(self, kernel: QuadraticKernel, clients: Ints, sequences: Ints, first: int) -> None:
         self._kernel, self._task = kernel, kernel.task
         self._clients = clients
         self._sequences = sequences
@@ -66,12 +65,10 @@ class QuadraticKernel(Kernel):
     def replica(self) -> QuadraticKernel:
         return self
 
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
+    def session(self, clients: Ints, sequences: Ints, steps: Ints, phase: int) -> Session:
         return _QuadraticSession(self, clients, sequences, phase * _PHASE_STRIDE)
 
-    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+    def visited(self, clients: Ints, steps: Ints) -> Ints:
         return steps
 
     def largest_group(self) -> int:

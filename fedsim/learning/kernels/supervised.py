@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.batches import BatchOrder
-from fedsim.learning.kernels.base import Correction, IntArray, Kernel, Session
+from fedsim.learning.kernels.base import Correction, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.metrics import DispatchLoss
 
 # Sample numbers drawn at once.
@@ -65,15 +66,13 @@ class SupervisedKernel(Kernel):
     def prepare(self) -> None:
         """Make what the kernel needs besides the samples."""
 
-    def session(
-        self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
-    ) -> Session:
+    def session(self, clients: Ints, sequences: Ints, steps: Ints, phase: int) -> Session:
         return self.session_class(self, clients, sequences, steps, phase)
 
     def replica(self) -> Kernel:
         return type(self)(self.samples, self.order, dispatch_loss=self.dispatch_loss)
 
-    def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
+    def visited(self, clients: Ints, steps: Ints) -> Ints:
         return self.order.visited(clients, steps)
 
     def drawn(self, *plan: Tensor) -> tuple[Tensor, ...]:
@@ -123,7 +122,7 @@ class SupervisedKernel(Kernel):
         total = torch.cuda.get_device_properties(self.execution.device).total_memory
         return int(np.clip(_CUDA_SHARE * total // client_bytes, 1, self._most))
 
-    def shape_class(self, clients: IntArray) -> IntArray:
+    def shape_class(self, clients: Ints) -> Ints:
         return self.order.widths(clients)
 
     def largest_group(self) -> int:
@@ -142,9 +141,9 @@ class SupervisedSession(Session, Generic[KernelType]):
     def __init__(
         self,
         kernel: KernelType,
-        clients: IntArray,
-        sequences: IntArray,
-        steps: IntArray,
+        clients: Ints,
+        sequences: Ints,
+        steps: Ints,
         phase: int,
     ) -> None:
         self._kernel, self.order, self.samples = kernel, kernel.order, kernel.samples
@@ -186,7 +185,7 @@ class SupervisedSession(Session, Generic[KernelType]):
             moves = self._augmenter.moves(streams, numbers.repeat_interleave(dispatches), width)
         return self.samples.gather(rows.reshape(-1), moves)
 
-    def pieces(self, active: IntArray) -> Iterator[tuple[slice, int, int]]:
+    def pieces(self, active: Ints) -> Iterator[tuple[slice, int, int]]:
         """Dispatches, and the first step that they take together and the one after the last; see :meth:`descend`."""
         kernel, begin, device = self._kernel, 0, self.samples.execution.device.type
         client_bytes, group_bytes, most = _PIECES[device]
@@ -240,7 +239,7 @@ class StackedSession(SupervisedSession[KernelType]):
         return losses
 
     def descend(
-        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
+        self, weights: Tensor, rates: Tensor, active: Ints, correction: Correction | None = None
     ) -> Tensor:
         """Plain steps; on CUDA, those of a piece are launched together if they are recorded."""
         kernel, on_cuda = self._kernel, weights.device.type == "cuda"

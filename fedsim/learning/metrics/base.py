@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
-import numpy as np
-import numpy.typing as npt
-
 from fedsim.errors import UserError
 from fedsim.parts.component import Component, defined_at, is_bundled
 from fedsim.parts.functions import parameters_of, shown
 from fedsim.tasks.dataset import TargetKind
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
@@ -40,7 +38,7 @@ class Predictions:
     """
 
     loss: float
-    confusion: npt.NDArray[np.float64]
+    confusion: Floats
     outputs: Tensor | None = None
     labels: Tensor | None = None
 

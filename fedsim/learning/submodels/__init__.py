@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from fedsim.errors import UserError
@@ -20,12 +19,12 @@ from fedsim.parts.component import Component
 from fedsim.parts.parameters import Parameters
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.layout import Layout
+from fedsim.vocabulary.arrays import Ints
 
 if TYPE_CHECKING:
     from fedsim.tasks.base import Task
     from fedsim.tasks.model import ModelComponent
 
-IntArray = npt.NDArray[np.int64]
 Rate = Annotated[float, Field(gt=0, le=1)]
 
 
@@ -90,7 +89,7 @@ class Submodels(Component, ABC):
         """The task with the part of a ``rate`` as its model."""
         return task.with_model(task.model.at(rate))
 
-    def positions(self, whole: Layout, part: Layout, round: int) -> IntArray:
+    def positions(self, whole: Layout, part: Layout, round: int) -> Ints:
         """Positions of the entries of a part in the whole vector, (P_k,).
 
         By default, a tensor of the part is the leading block of the whole tensor of its name.
@@ -115,10 +114,10 @@ class Submodels(Component, ABC):
             channels = full[0] if len(full) > 2 else 0 if len(full) == 2 else channels
             block = np.arange(math.prod(full)).reshape(full)[np.ix_(*axes)] + offset
             pieces.append(block.reshape(-1))
-        positions: IntArray = np.concatenate(pieces)
+        positions: Ints = np.concatenate(pieces)
         return positions
 
-    def window(self, full: int, count: int, round: int) -> IntArray:
+    def window(self, full: int, count: int, round: int) -> Ints:
         """Which ``count`` of the ``full`` units of a layer a part has, ascending, (count,)."""
         return np.arange(count)
 

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.learning.submodels import IntArray, Submodels
+from fedsim.learning.submodels import Submodels
 from fedsim.tasks.base import as_tensor
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.vocabulary.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +36,7 @@ class Parts:
         within: positions of a part in a larger one, (P_k,), from their numbers and the device.
     """
 
-    def __init__(self, submodels: Submodels, whole: SupervisedTask, level: IntArray) -> None:
+    def __init__(self, submodels: Submodels, whole: SupervisedTask, level: Ints) -> None:
         self.submodels = submodels
         self.whole = whole
         self.level = level
@@ -79,7 +80,7 @@ class Parts:
         """The parts that the local steps of a client with this part train."""
         return range(level, len(self.tasks)) if self.submodels.nested else (level,)
 
-    def of_clients(self, values: Sequence[npt.ArrayLike]) -> npt.NDArray[np.float64]:
+    def of_clients(self, values: Sequence[npt.ArrayLike]) -> Floats:
         """The value of each client's part, (N,), from one number, or one per client, for each part."""
         columns = [
             np.broadcast_to(np.asarray(value, np.float64), self.level.shape) for value in values
@@ -88,7 +89,7 @@ class Parts:
 
     # -- positions ----------------------------------------------------------------------------------------------------
 
-    def positions(self, clients: IntArray, rounds: IntArray, device: torch.device) -> Tensor:
+    def positions(self, clients: Ints, rounds: Ints, device: torch.device) -> Tensor:
         """Where the entries of the part of these clients, which have the same, lie in the whole vector, (B, P_k)."""
         import torch
 
@@ -101,9 +102,9 @@ class Parts:
 
     def held(
         self,
-        clients: IntArray,
-        rounds: IntArray,
-        weights: npt.NDArray[np.float64],
+        clients: Ints,
+        rounds: Ints,
+        weights: Floats,
         device: torch.device,
     ) -> tuple[Tensor, float]:
         """Sum of the weights of the clients whose updates count, for each entry of the whole vector, and of all."""

@@ -8,11 +8,12 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.learning.submodels import IntArray, Rate, Submodels, SubmodelsParams
+from fedsim.learning.submodels import Rate, Submodels, SubmodelsParams
 from fedsim.parts.parameters import Parameters
 from fedsim.tasks.exits import ExitsModel
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import partition_table
+from fedsim.vocabulary.arrays import Ints
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -96,7 +97,7 @@ class FedRolex(HeteroFl):
 
     moves = True
 
-    def window(self, full: int, count: int, round: int) -> IntArray:
+    def window(self, full: int, count: int, round: int) -> Ints:
         return np.sort((round + np.arange(count)) % full)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -23,10 +22,9 @@ from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import AnalyticTask, Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.metrics import DispatchLoss
 from fedsim.vocabulary.timeline import Train
-
-IntArray = npt.NDArray[np.int64]
 
 # Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
 _SHARE_FLOPS = 100_000_000
@@ -47,7 +45,7 @@ def cohort_of(
     trains: Sequence[Train],
     execution: Execution,
     *,
-    samples: IntArray,
+    samples: Ints,
     rates: Sequence[float],
     down: Mapping[str, Sequence[Tensor]],
     memory: Mapping[str, Tensor],
@@ -138,7 +136,7 @@ class Worker:
         )
 
 
-def levels_of(method: Method, clients: IntArray) -> IntArray:
+def levels_of(method: Method, clients: Ints) -> Ints:
     """Number of the part of the model that each of these clients trains, (B,); 0 for the whole model."""
     return np.zeros_like(clients) if method.parts is None else method.parts.level[clients]
 
@@ -256,7 +254,7 @@ class Station:
                     groups.append([wave[index] for index in part])
         return groups
 
-    def _pieces(self, kernel: Kernel, steps: IntArray, workers: int) -> int:
+    def _pieces(self, kernel: Kernel, steps: Ints, workers: int) -> int:
         """The number of groups of dispatches of one shape."""
         pieces = -(-len(steps) // kernel.largest_group())
         # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the number

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError, raise_all
 from fedsim.network.base import NetworkContext, NetworkKind
@@ -24,6 +23,7 @@ from fedsim.network.shared import Flow, SharedNetwork
 from fedsim.network.topology import Topology
 from fedsim.randomness import Purpose
 from fedsim.units import Rate
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import format_counted
 
 
@@ -72,22 +72,20 @@ class Shared(NetworkKind):
             loss=params.loss,
         )
 
-    def nearest(self, context: NetworkContext) -> npt.NDArray[np.int64]:
+    def nearest(self, context: NetworkContext) -> Ints:
         """Index of the nearest of the context's servers for each client, (N,)."""
         topology, attachment = self._attached(context)
         _, nearest = topology.served_by(context.servers)
         return nearest[attachment]
 
-    def _attached(self, context: NetworkContext) -> tuple[Topology, npt.NDArray[np.int64]]:
+    def _attached(self, context: NetworkContext) -> tuple[Topology, Ints]:
         """The topology whose access nodes are those of clients, and the one of each client."""
         topology = self.params.topology.topology(context)
         every = self._attachment(topology.access, context)
         nodes, attachment = np.unique(every, return_inverse=True)
         return replace(topology, access=tuple(topology.access[node] for node in nodes)), attachment
 
-    def _attachment(
-        self, access: tuple[str, ...], context: NetworkContext
-    ) -> npt.NDArray[np.int64]:
+    def _attachment(self, access: tuple[str, ...], context: NetworkContext) -> Ints:
         attach, where = self.params.attach, "devices.network.attach"
         clients = np.arange(context.clients)
         if attach == "round_robin":
@@ -104,9 +102,7 @@ class Shared(NetworkKind):
         return attach_by_name(attach, access, where)
 
 
-def attach_by_name(
-    names: Sequence[str | None], access: Sequence[str], where: str
-) -> npt.NDArray[np.int64]:
+def attach_by_name(names: Sequence[str | None], access: Sequence[str], where: str) -> Ints:
     """Index of the access node with each client's name, shape ``(clients,)``."""
     number = {name: index for index, name in enumerate(access)}
     column = np.array([number.get(str(name), -1) for name in names], dtype=np.int64)

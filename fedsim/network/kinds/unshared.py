@@ -9,14 +9,7 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.network.base import (
-    Direction,
-    FloatArray,
-    IntArray,
-    Network,
-    NetworkContext,
-    NetworkKind,
-)
+from fedsim.network.base import Direction, Network, NetworkContext, NetworkKind
 from fedsim.network.columns import (
     AccessParams,
     LinkParams,
@@ -36,6 +29,7 @@ from fedsim.network.transports.fluid import Fluid
 from fedsim.randomness import Purpose
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NS_PER_S, NS_PER_US
+from fedsim.vocabulary.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from fedsim.traces.bundle import TraceBundle
@@ -197,7 +191,7 @@ def _ride(
 
 def _assigned(
     context: NetworkContext, direction: Direction, numbers: dict[tuple[str, str], int], ratio: float
-) -> tuple[IntArray, IntArray, FloatArray]:
+) -> tuple[Ints, Ints, Floats]:
     """The series of each client in one direction (-1 for none), its offset (us) and its scale; shape ``(clients,)``.
 
     ``ratio`` scales series that apply to both directions.

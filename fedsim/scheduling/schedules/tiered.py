@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.scheduling.base import ANYTHING, Dispatch, Process, Selection, ServerPort, Story
 from fedsim.scheduling.continuous import Continuous
 from fedsim.scheduling.drawing import equal_tiers, profile, tiers_by_ratio
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 
 
 class Tiered(Continuous):
@@ -45,12 +45,7 @@ class Tiered(Continuous):
         self._rounds: list[Process] = []
 
     @classmethod
-    def tiers(
-        cls,
-        params: Params,
-        durations_s: npt.NDArray[np.float64],
-        online: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.int64]:
+    def tiers(cls, params: Params, durations_s: Floats, online: Ints) -> Ints:
         """Tiers of the profiled clients by duration; the others join them."""
         founders = np.arange(len(durations_s)) if params.profiled == "all" else online
         if params.tiers is None:
@@ -69,7 +64,7 @@ class Tiered(Continuous):
         for tier in range(count):
             self._rounds.append(self.begin(self.rounds(tier, count, tiers == tier)))
 
-    def rounds(self, tier: int, count: int, members: npt.NDArray[np.bool_]) -> Story[None]:
+    def rounds(self, tier: int, count: int, members: Bools) -> Story[None]:
         """One round of a tier after another; there are ``count`` tiers."""
         while True:
             clients = yield from self.clients(members)
@@ -83,7 +78,7 @@ class Tiered(Continuous):
             if arrived:
                 self.aggregate(arrived, [tier] * len(arrived), tier=tier, tiers=count)
 
-    def clients(self, members: npt.NDArray[np.bool_]) -> Story[list[int]]:
+    def clients(self, members: Bools) -> Story[list[int]]:
         """Wait for clients of a tier; returns the cohort."""
         server, size = self.server, self.selection.cohort_size()
         while True:

@@ -6,7 +6,6 @@ import heapq
 import math
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
@@ -23,6 +22,7 @@ from fedsim.scheduling.base import (
     WakeUp,
 )
 from fedsim.units import NEVER, NS_PER_S, Duration, to_ns
+from fedsim.vocabulary.arrays import Floats
 
 
 class Ata(Schedule):
@@ -74,16 +74,16 @@ class Ata(Schedule):
             work.close()
             yield self.after(0)
 
-    def lower_bounds_s(self) -> npt.NDArray[np.float64]:
+    def lower_bounds_s(self) -> Floats:
         """Lower confidence bounds of the clients' mean times per task in seconds, (N,)."""
         observed = np.maximum(self._observed, 1)
         surprise = math.log(2 * self._rounds**2) / observed
         width = 2 * self.params.spread * np.maximum(np.sqrt(surprise), surprise)
-        bounds_s: npt.NDArray[np.float64] = self._total_s / observed * np.maximum(1 - width, 0)
+        bounds_s: Floats = self._total_s / observed * np.maximum(1 - width, 0)
         return bounds_s
 
 
-def allocated(times_s: npt.NDArray[np.float64], tasks: int) -> list[int]:
+def allocated(times_s: Floats, tasks: int) -> list[int]:
     """Numbers of tasks that sum to ``tasks`` and minimize the latest end max(a_i times_s[i]).
 
     Among equal ends, clients with fewer tasks come first, then those with lower numbers.

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
@@ -14,6 +13,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.drawing import Turns
 from fedsim.units import Duration, to_ns
+from fedsim.vocabulary.arrays import Ints
 
 
 class Cyclic(Selection):
@@ -26,7 +26,7 @@ class Cyclic(Selection):
         super().__init__(params, server)
         self._turns = Turns(self.lap)
 
-    def lap(self, number: int) -> npt.NDArray[np.int64]:
+    def lap(self, number: int) -> Ints:
         """The order of the clients in the lap of this number, from 0."""
         return np.arange(self.server.clients)
 
@@ -43,7 +43,7 @@ class ReshuffledCyclic(Cyclic):
 
     name = "reshuffled_cyclic"
 
-    def lap(self, number: int) -> npt.NDArray[np.int64]:
+    def lap(self, number: int) -> Ints:
         orders = self.server.stream(Purpose.SELECTION, 3)
         return orders.generator(k=number).permutation(self.server.clients)
 
@@ -150,7 +150,7 @@ class PeriodicGroups(Selection):
         return chosen
 
 
-def _lap(members: npt.NDArray[np.int64], stream: Stream, lap: int) -> npt.NDArray[np.int64]:
+def _lap(members: Ints, stream: Stream, lap: int) -> Ints:
     """The order of one group in a lap."""
     return stream.generator(k=lap).permutation(members)
 

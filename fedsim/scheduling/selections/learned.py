@@ -8,8 +8,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from fedsim.scheduling.base import CohortParams, Dispatch, Selection, ServerPort
-from fedsim.scheduling.drawing import FloatArray, IntArray, profile, weighted_order
+from fedsim.scheduling.drawing import profile, weighted_order
 from fedsim.units import NS_PER_S, Duration, to_ns
+from fedsim.vocabulary.arrays import Floats, Ints
 
 _SMOOTHING = 0.25
 
@@ -61,7 +62,7 @@ class Oort(Selection):
         self._duration_s = np.full(n, np.nan)
         self._last_draw = np.zeros(n, dtype=np.int64)
         self._times = np.zeros(n, dtype=np.int64)
-        self._profile: FloatArray | None = None
+        self._profile: Floats | None = None
         self._arrived: list[Dispatch] = []
         self._draws = 0
         self._exploration = float(params.exploration)
@@ -120,11 +121,11 @@ class Oort(Selection):
         if sum(self._totals[-2 * window : -window]) > sum(self._totals[-window:]):
             self._percentile = min(100.0, self._percentile + self.params.pacer_step)
 
-    def utilities(self, clients: IntArray) -> FloatArray:
+    def utilities(self, clients: Ints) -> Floats:
         """Utility of clients whose updates have been used."""
         all_utilities = self._utility[~np.isnan(self._utility)]
         most = max(float(np.quantile(all_utilities, self.params.clip)), 1e-300)
-        result: FloatArray = np.minimum(self._utility[clients], most) / most
+        result: Floats = np.minimum(self._utility[clients], most) / most
         result += np.sqrt(
             0.1 * math.log(max(1, self._draws)) / np.maximum(1, self._last_draw[clients])
         )
@@ -135,7 +136,7 @@ class Oort(Selection):
         result[slow] *= (preferred / duration[slow]) ** self.params.penalty
         return result
 
-    def _exploit(self, known: IntArray, count: int) -> list[int]:
+    def _exploit(self, known: Ints, count: int) -> list[int]:
         if self.params.most_draws is not None:
             fresh = known[self._times[known] < self.params.most_draws]
             known = fresh if len(fresh) >= count else known
@@ -149,7 +150,7 @@ class Oort(Selection):
         weights = np.maximum(utilities[good], 1e-12)
         return weighted_order(self.generator(), known[good], weights)[:count]
 
-    def _explore(self, new: IntArray, count: int) -> list[int]:
+    def _explore(self, new: Ints, count: int) -> list[int]:
         if count < 1 or not len(new):
             return []
         if self._profile is None:
@@ -221,7 +222,7 @@ class REFL(Selection):
         clients: list[int] = chosen.tolist()
         return clients
 
-    def predicted(self, clients: IntArray) -> FloatArray:
+    def predicted(self, clients: Ints) -> Floats:
         """Predicted probability that each client is online one to two round lengths from now."""
         first = int(self.server.now_ns + self._length_ns) // self._slot_ns
         last = int(self.server.now_ns + 2 * self._length_ns) // self._slot_ns
@@ -229,7 +230,7 @@ class REFL(Selection):
         seen = self._seen[clients]
         share = (seen.sum(1) + 1.0) / (self._observations.sum() + 2.0)
         chances = (seen[:, slots] + share[:, None]) / (self._observations[slots] + 1.0)
-        result: FloatArray = chances.mean(1)
+        result: Floats = chances.mean(1)
         return result
 
     def on_arrival(self, dispatch: Dispatch) -> None:

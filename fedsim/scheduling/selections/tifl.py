@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from fedsim.errors import UserError
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.drawing import equal_tiers, profile
+from fedsim.vocabulary.arrays import Bools, Floats
 
 
 class TiFL(Selection):
@@ -60,7 +60,7 @@ class TiFL(Selection):
         chosen: list[int] = generator.permutation(available[tiers == tier])[:count].tolist()
         return chosen
 
-    def tier_chances(self, present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    def tier_chances(self, present: Bools) -> Floats:
         """Probabilities of the tiers up to a factor, 0 for those not ``present`` (T,); (T,)."""
         return self._chances * present
 
@@ -68,7 +68,6 @@ class TiFL(Selection):
         """Record that a tier has been drawn."""
 
 
-FloatArray = npt.NDArray[np.float64]
 Credits = Annotated[int, Field(ge=0)]
 
 
@@ -112,9 +111,9 @@ class TiFLAdaptive(TiFL):
         self._draws = 0
         self._is_due = True
         self._current = -1
-        self._accuracies: FloatArray | None = None
+        self._accuracies: Floats | None = None
 
-    def tier_chances(self, present: npt.NDArray[np.bool_]) -> FloatArray:
+    def tier_chances(self, present: Bools) -> Floats:
         """Probabilities of the tiers that have credits, after an update if it is due."""
         if self._is_due and present.any():
             self._is_due = False
@@ -138,7 +137,7 @@ class TiFLAdaptive(TiFL):
         if earlier is not None and self._accuracies[self._current] <= earlier[self._current]:
             self._chances = probabilities(self._accuracies, self._credits > 0)
 
-    def _tier_accuracies(self) -> FloatArray:
+    def _tier_accuracies(self) -> Floats:
         """Mean accuracy of each tier's clients, (T,); infinite without test samples."""
         accuracies = self.server.client_accuracies()
         tested = ~np.isnan(accuracies)
@@ -148,7 +147,7 @@ class TiFLAdaptive(TiFL):
         return np.where(clients > 0, sums / np.maximum(clients, 1), np.inf)
 
 
-def probabilities(accuracies: FloatArray, has_credits: npt.NDArray[np.bool_]) -> FloatArray:
+def probabilities(accuracies: Floats, has_credits: Bools) -> Floats:
     """Probabilities of the tiers by the rank of their accuracies, the lowest accuracy most probable; (T,).
 
     Tiers without credits get 0; if none has any, credits are ignored.

@@ -6,7 +6,6 @@ import math
 from typing import Annotated, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, field_validator
 
 from fedsim.errors import UserError
@@ -15,6 +14,7 @@ from fedsim.randomness import Purpose
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.drawing import Replacing, weighted_order
 from fedsim.units import NS_PER_S, Duration, to_ns
+from fedsim.vocabulary.arrays import Floats
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -122,13 +122,13 @@ class Bernoulli(Selection):
         self._coins = server.stream(Purpose.SELECTION, 2)
         self._round = 0
 
-    def probabilities(self, round_: int) -> npt.NDArray[np.float64]:
+    def probabilities(self, round_: int) -> Floats:
         """Probability that each client participates in a round, (N,)."""
         sine = self.params.sine
         if sine is None:
             return self._probability
         factor = sine.offset + sine.amplitude * math.sin(2 * math.pi * round_ / sine.period)
-        scaled: npt.NDArray[np.float64] = np.clip(self._probability * factor, 0.0, 1.0)
+        scaled: Floats = np.clip(self._probability * factor, 0.0, 1.0)
         return scaled
 
     @property
@@ -161,7 +161,7 @@ class Bernoulli(Selection):
         return weighted_order(self.generator(), available, chances)[:count]
 
 
-def _per_client(params: Bernoulli.Params, clients: int) -> npt.NDArray[np.float64]:
+def _per_client(params: Bernoulli.Params, clients: int) -> Floats:
     """Probability of each client, (N,)."""
     values = np.atleast_1d(np.asarray(params.probability, dtype=np.float64))
     if params.group_size is not None:

@@ -36,6 +36,7 @@ from fedsim.tasks.reading.samples import (
     split_dataset,
     standardized,
 )
+from fedsim.vocabulary.arrays import Array, Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_names
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ class Table(DatasetComponent):
             x = as_tokens(frame[features].to_numpy(), f"columns {', '.join(features)}", path)
         else:
             x = _finite(frame[features].to_numpy(dtype=np.float64), features, path)
-        labels: npt.NDArray[Any]
+        labels: Array
         target: dict[str, Any] = {"classes": 1, "kind": "regression"}
         if params.target_kind == "class":
             classes, labels = _classes(frame[params.target], path)
@@ -216,7 +217,7 @@ class Table(DatasetComponent):
         return features
 
 
-def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def _classes(column: pd.Series[Any], path: Path) -> tuple[Array, Ints]:
     values = column.to_numpy()
     is_float = column.dtype.kind == "f" and np.isfinite(values).all()
     is_whole = column.dtype.kind in "iub" or (is_float and not (values % 1).any())
@@ -243,14 +244,14 @@ def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:
     return _finite(values, [str(column.name)], path)[:, 0].astype(np.float32)
 
 
-def _finite(x: npt.NDArray[np.float64], columns: list[str], path: Path) -> npt.NDArray[np.float64]:
+def _finite(x: Floats, columns: list[str], path: Path) -> Floats:
     """The values (n, columns), all finite in float32."""
     wrong = ~(np.abs(x) <= np.finfo(np.float32).max)
     _refuse(wrong, columns, path, "has a number that is not finite in float32")
     return x
 
 
-def _refuse(wrong: npt.NDArray[np.bool_], columns: list[str], path: Path, what: str) -> None:
+def _refuse(wrong: Bools, columns: list[str], path: Path, what: str) -> None:
     """Refuse marked cells (n, columns); the message gives row and column of the first."""
     for row, column in np.argwhere(wrong)[:1].tolist():
         raise UserError(

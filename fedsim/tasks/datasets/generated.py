@@ -11,6 +11,7 @@ from pydantic import Field
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.samples import GeneratedParameters, split_dataset
+from fedsim.vocabulary.arrays import Floats, Ints
 
 _FEATURES, _CLASSES = 60, 10
 _TEST_SHARE = 0.1
@@ -53,7 +54,7 @@ class Synthetic(DatasetComponent):
         inputs, labels, is_test = [], [], []
         for device, size in enumerate(sizes.tolist()):
             rng = stream.generator(_FIRST_DEVICE + device)
-            center: npt.NDArray[np.float64] | float = 0.0
+            center: Floats | float = 0.0
             weights = common
             if not params.iid:
                 weights = rng.normal(mean_weights[device], 1.0, (_FEATURES + 1, _CLASSES))
@@ -107,7 +108,7 @@ class GaussianMixture(DatasetComponent):
             0.0, params.mean_std, (params.classes, params.features)
         )
 
-        def draw(key: int, count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        def draw(key: int, count: int) -> tuple[npt.NDArray[np.float32], Ints]:
             rng = stream.generator(key)
             labels = rng.permutation(np.arange(count) % params.classes).astype(np.int64)
             noise = rng.normal(0.0, params.noise_std, (count, params.features))

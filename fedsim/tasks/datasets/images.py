@@ -25,6 +25,7 @@ from fedsim.tasks.reading.files import (
     read_bytes,
     reading,
 )
+from fedsim.vocabulary.arrays import Array, Ints
 from fedsim.vocabulary.formatting import format_count
 
 MNIST_FILES = (
@@ -85,7 +86,7 @@ class MnistFormat(DatasetComponent):
 def image_dataset(
     name: str,
     images: Sequence[npt.NDArray[np.uint8]],
-    labels: Sequence[npt.NDArray[np.int64]],
+    labels: Sequence[Ints],
     class_names: Sequence[str],
     pixels: PixelMap,
 ) -> Dataset:
@@ -103,9 +104,7 @@ def image_dataset(
     )
 
 
-def _labeled(
-    images_path: Path, labels_path: Path
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _labeled(images_path: Path, labels_path: Path) -> tuple[npt.NDArray[np.uint8], Ints]:
     """The images (n, 1, height, width) of one IDX file, and their labels (n,) in another one."""
     images, labels = read_idx(images_path, 3)[:, None], read_idx(labels_path, 1).astype(np.int64)
     if len(images) != len(labels):
@@ -117,7 +116,7 @@ def _labeled(
 _UNSIGNED_BYTE = 8
 
 
-def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
+def read_idx(path: Path, dimensions: int) -> Array:
     """The uint8 array of an IDX file; memory-mapped (copy on write) if the file is not compressed.
 
     Args:
@@ -257,7 +256,7 @@ def _batch(path: Path) -> dict[str, Any]:
     return value
 
 
-def _images(path: Path, key: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _images(path: Path, key: str) -> tuple[npt.NDArray[np.uint8], Ints]:
     batch = _batch(path)
     pixels, labels = batch.get("data"), batch.get(key)
     if not (

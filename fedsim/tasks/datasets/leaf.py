@@ -25,6 +25,7 @@ from fedsim.tasks.reading.files import (
     read_bytes,
     reading,
 )
+from fedsim.vocabulary.arrays import Ints
 
 Samples = tuple[list[Any], list[Any], list[int]]
 """Samples of a subset (train or test), labels as in its files, and the number of each one's user."""
@@ -124,7 +125,7 @@ def _images(x: list[Any], y: list[Any]) -> npt.NDArray[np.uint8]:
     return np.rint(pixels * 255).astype(np.uint8)
 
 
-def _arrays(samples: Samples) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _arrays(samples: Samples) -> tuple[npt.NDArray[np.uint8], Ints]:
     """Images (n, 1, 28, 28) and labels (n,)."""
     x, y, _ = samples
     return np.array(x, dtype=np.uint8).reshape(-1, 1, 28, 28), np.array(y, dtype=np.int64)

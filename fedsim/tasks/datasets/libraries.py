@@ -45,6 +45,7 @@ from fedsim.tasks.reading.samples import (
     numbered_by,
     opened,
 )
+from fedsim.vocabulary.arrays import Array
 
 
 class Torchvision(DatasetComponent):
@@ -391,19 +392,20 @@ def _image(stored: Any, where: str, folder: Path | None) -> Any:
     return image
 
 
-def _labels(splits: list[Any], column: str, where: str) -> tuple[npt.NDArray[Any], Sequence[str]]:
+def _labels(splits: list[Any], column: str, where: str) -> tuple[Array, Sequence[str]]:
     """The labels of all splits (n,), as the first one numbers its classes, and its names of them.
 
     Labels are text, without names, if they are text in one of the splits.
     """
-    values = [_values(split, column, where) for split in splits]
-    names = [getattr(split.features[column], "names", ()) for split in splits]
-    if any(array.dtype.kind == "U" for array in values):
-        pairs = zip(values, names, strict=True)
-        return np.concatenate([np.array(own)[each] if own else each for each, own in pairs]), ()
-    pairs = zip(values, names, strict=True)
-    numbered = [numbered_by(names[0], each, own, where) for each, own in pairs]
-    return np.concatenate(numbered), names[0]
+    labels = [
+        (_values(split, column, where), getattr(split.features[column], "names", ()))
+        for split in splits
+    ]
+    if any(values.dtype.kind == "U" for values, _ in labels):
+        return np.concatenate([np.array(names)[own] if names else own for own, names in labels]), ()
+    first = labels[0][1]
+    numbered = [numbered_by(first, values, names, where) for values, names in labels]
+    return np.concatenate(numbered), first
 
 
 def _identity(split: Any) -> tuple[Any, ...]:
@@ -412,7 +414,7 @@ def _identity(split: Any) -> tuple[Any, ...]:
     return (split._fingerprint, *((str(file), file.stat().st_mtime_ns) for file in files))
 
 
-def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
+def _values(table: Any, column: str, where: str) -> Array:
     # Not table[column], which would decode images, whatever they are.
     values = table.select_columns(column).with_format("arrow")[:][column].to_pylist()
     if None in values:
@@ -428,7 +430,7 @@ def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
     return array
 
 
-def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
+def _numbers(table: Any, columns: list[str], where: str) -> Array:
     """The values of columns of numbers (n, columns), or those of one column of arrays (n, ...)."""
     rows, schema = table.with_format("numpy"), table.data.schema
     # Images and the like are not decoded.

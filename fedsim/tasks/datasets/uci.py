@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent
@@ -18,6 +17,7 @@ from fedsim.tasks.reading.files import (
     reading,
 )
 from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.numbers import varies
 
 _DIGITS = Path(__file__).parent.parent / "data" / "digits.npz"
@@ -157,7 +157,7 @@ class HeartDisease(DatasetComponent):
         )
 
 
-def _read(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+def _read(path: Path) -> tuple[Floats, Ints]:
     """Features (n, 13) and labels (n,) of the patients without missing values."""
     rows = []
     for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), 1):

@@ -6,7 +6,6 @@ from collections.abc import Collection
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
@@ -15,6 +14,7 @@ from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task, TaskContext
 from fedsim.tasks.layout import Layout
 from fedsim.units import Size
+from fedsim.vocabulary.arrays import Floats
 
 
 class Here(Parameters):
@@ -120,7 +120,5 @@ class FlowerTask(Task):
     def activations_per_sample(self) -> int:
         return 0
 
-    def memory_bytes(
-        self, training: Training, kept: int, frozen: int = 0
-    ) -> npt.NDArray[np.float64]:
+    def memory_bytes(self, training: Training, kept: int, frozen: int = 0) -> Floats:
         return np.zeros(self.clients)

@@ -7,20 +7,19 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.parameters import Parameters
 from fedsim.randomness import Stream
-from fedsim.tasks.base import AnalyticTask, IntArray, SizedParams, TaskContext, as_tensor
+from fedsim.tasks.base import AnalyticTask, SizedParams, TaskContext, as_tensor
 from fedsim.tasks.layout import Layout
+from fedsim.vocabulary.arrays import Array, Floats, Ints
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-FloatArray = npt.NDArray[np.float64]
 
 _STEPS = 1 << 24
 
@@ -138,17 +137,17 @@ class QuadraticTask(AnalyticTask):
     def flops_per_sample(self, frozen: Collection[str] = ()) -> int:
         return 2 * int(self._curvatures[0].size) + 2 * self.layout.size
 
-    def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
+    def gradients(self, clients: Ints, points: Tensor) -> Tensor:
         centers, curvatures, slopes = self._of(clients, points)
         return _curve(curvatures, points - centers) + slopes
 
-    def losses(self, clients: IntArray, points: Tensor) -> Tensor:
+    def losses(self, clients: Ints, points: Tensor) -> Tensor:
         centers, curvatures, slopes = self._of(clients, points)
         distance = points - centers
         curved = _curve(curvatures, distance)
         return 0.5 * (distance * curved).sum(-1) + (slopes * points).sum(-1)
 
-    def _of(self, clients: IntArray, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _of(self, clients: Ints, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Centers, curvatures and slopes of these clients, with device and precision of ``points``.
 
         Those of the latest call are kept: local steps follow each other with the same clients.
@@ -166,7 +165,7 @@ class QuadraticTask(AnalyticTask):
     def noisy(self) -> bool:
         return bool(self._tape) or bool((self._noise_std > 0).any())
 
-    def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
+    def noise(self, stream: Stream, clients: Ints, sequences: Ints, step: int) -> Tensor:
         size = self.layout.size
         result = np.zeros((len(clients), size))
         if (self._noise_std > 0).any():
@@ -229,14 +228,14 @@ def _wrong(message: str) -> UserError:
     return UserError(message, where="task quadratic")
 
 
-def _array(values: Any, what: str) -> FloatArray:
+def _array(values: Any, what: str) -> Floats:
     try:
         return np.array(values, dtype=np.float64)
     except ValueError as error:
         raise _wrong(f"the rows of {what} have different lengths") from error
 
 
-def _rows(values: Any, what: str) -> FloatArray | None:
+def _rows(values: Any, what: str) -> Floats | None:
     """(N, d) from N vectors or N numbers."""
     if values is None:
         return None
@@ -247,14 +246,14 @@ def _rows(values: Any, what: str) -> FloatArray | None:
     return result
 
 
-def _vector(values: float | list[float], size: int, what: str) -> FloatArray:
+def _vector(values: float | list[float], size: int, what: str) -> Floats:
     result = _array(values, what)
     if result.ndim and result.shape != (size,):
         raise _wrong(f"{what} has {len(result)} values; the task has {size} dimensions")
     return np.broadcast_to(result, (size,)).copy()
 
 
-def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
+def _curvatures(values: Any, clients: int, size: int) -> Floats:
     """Diagonals (N, d) or matrices (N, d, d)."""
     result = _array(values, "curvatures")
     shapes = ((), (clients,), (clients, size), (clients, size, size))
@@ -262,7 +261,7 @@ def _curvatures(values: Any, clients: int, size: int) -> FloatArray:
         raise _wrong(f"curvatures have shape {result.shape}, which is none of {shapes}")
     if result.ndim < 2:
         result = np.broadcast_to(result[..., None], (clients, size)).copy()
-    least: npt.NDArray[Any] = result
+    least: Array = result
     if result.ndim == 3:
         if not np.array_equal(result, result.transpose(0, 2, 1)):
             raise _wrong("a curvature matrix is not symmetric")

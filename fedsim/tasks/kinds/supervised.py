@@ -8,25 +8,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.parts import OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import (
-    FORWARD_PASSES_PER_STEP,
-    IntArray,
-    SizedParams,
-    Task,
-    TaskContext,
-    as_tensor,
-)
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, SizedParams, Task, TaskContext, as_tensor
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.partition import Partition, partition_table
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:
@@ -91,14 +84,14 @@ class SupervisedTask(Task):
         self.model_family = model.family
         self.loss = model.loss(dataset)
         self.samples = partition.samples
-        self.offsets: IntArray = partition.train_offsets
-        self.rows: IntArray = partition.train_rows
+        self.offsets: Ints = partition.train_offsets
+        self.rows: Ints = partition.train_rows
         self.client_test_offsets = partition.test_offsets
         self.client_test_rows = partition.test_rows
         self._seed = seed
         self._dtype = dtype
         self._merges = merges
-        self.class_masks: npt.NDArray[np.bool_] | None = None
+        self.class_masks: Bools | None = None
         self.by_hand = True
         self._flops: dict[frozenset[str], int] = {}
         if model.is_bundled:
@@ -331,7 +324,7 @@ class SupervisedTask(Task):
         names = self.dataset.class_names
         return () if names == tuple(map(str, range(len(names)))) else names
 
-    def partition_rows(self) -> dict[str, IntArray] | None:
+    def partition_rows(self) -> dict[str, Ints] | None:
         if self.dataset.kind in ("next_character", "regression"):
             return None
         table = partition_table(self.dataset, self.partition)
@@ -393,10 +386,10 @@ class SupervisedTask(Task):
                 hint=f"{drop}choose another batch size, or use a different normalization, such as group norm",
             )
 
-    def _has_single(self, training: Training) -> npt.NDArray[np.bool_]:
+    def _has_single(self, training: Training) -> Bools:
         """Whether each client trains on a mini-batch of one sample, (N,)."""
         batch_size = training.batch_size
-        single: npt.NDArray[np.bool_] = (self.samples == 1) | (batch_size == 1)
+        single: Bools = (self.samples == 1) | (batch_size == 1)
         if training.batches == "epochs":
             # The last batch of an epoch, if a dispatch reaches it.
             reached = self.local_steps(training) >= self.steps_per_epoch(training)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.errors import UserError, nearest_or_all, refused
 from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
+from fedsim.tasks.partition import UNUSED, Assignment, Partitioner, PartitionParameters
 from fedsim.tasks.reading.files import read_table, resolve, row_place, test_marks
+from fedsim.vocabulary.arrays import Bools, Ints
 
 _COLUMNS = {"sample": "sample", "client": "client", "istest": "is_test"}
 
@@ -60,7 +60,7 @@ class FromFile(Partitioner):
         marks[sample] = is_test
         return Assignment(owners, clients, is_test=marks)
 
-    def _read(self, path: Path) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_] | None]:
+    def _read(self, path: Path) -> tuple[Ints, Ints, Bools | None]:
         table = read_table(path, "give a CSV or Parquet table with the columns sample and client")
         for column in ("sample", "client"):
             if column in table and table[column].isna().any():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from fedsim.tasks.dataset import Dataset
@@ -16,13 +15,13 @@ from fedsim.tasks.partition import (
     UNUSED,
     Assignment,
     CountedParameters,
-    IntArray,
     Partitioner,
     PartitionParameters,
     apportion,
     deal,
     raise_minimum,
 )
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_count
 
 
@@ -173,7 +172,7 @@ class _ByClass(Partitioner):
     needs_classes = True
 
     @abstractmethod
-    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
+    def counts(self, dataset: Dataset, sizes: Ints, rng: np.random.Generator) -> Ints:
         """Samples of each class at each client, (N, classes), from the ``sizes`` of the classes."""
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
@@ -227,7 +226,7 @@ class ClassPartition(_ByClass):
 
     params: Params
 
-    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
+    def counts(self, dataset: Dataset, sizes: Ints, rng: np.random.Generator) -> Ints:
         holds = self._holders(dataset, rng)
         counts = np.zeros(holds.shape, dtype=np.int64)
         for label in range(dataset.classes):
@@ -242,7 +241,7 @@ class ClassPartition(_ByClass):
             counts[holders, label] = apportion(int(sizes[label]), np.abs(draws))
         return counts
 
-    def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    def _holders(self, dataset: Dataset, rng: np.random.Generator) -> Bools:
         clients, classes = self.params.clients, dataset.classes
         low, high = self.params.class_range
         if high > classes or clients * high < classes:
@@ -285,7 +284,7 @@ class Dirichlet(_ByClass):
 
     params: Params
 
-    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
+    def counts(self, dataset: Dataset, sizes: Ints, rng: np.random.Generator) -> Ints:
         clients = self.params.clients
         if self.params.rule == "class":
             shares = self._mixes(dataset.classes, clients, rng).T
@@ -296,16 +295,14 @@ class Dirichlet(_ByClass):
         columns = [apportion(int(size), shares[:, c]) for c, size in enumerate(sizes)]
         return np.stack(columns, axis=1)
 
-    def _mixes(self, draws: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    def _mixes(self, draws: int, size: int, rng: np.random.Generator) -> Floats:
         mixes = rng.dirichlet(np.full(size, self.params.alpha), size=draws)
         # A tiny alpha underflows to zeros or NaN, which cannot be used as weights.
         tiny = np.finfo(np.float64).tiny
         return np.maximum(np.nan_to_num(mixes, nan=tiny), tiny)
 
 
-def _balanced(
-    mixes: npt.NDArray[np.float64], sizes: IntArray, rng: np.random.Generator
-) -> IntArray:
+def _balanced(mixes: Floats, sizes: Ints, rng: np.random.Generator) -> Ints:
     """Samples of each class at each client; clients' totals differ by at most one, and no class is exceeded."""
     clients = len(mixes)
     total = int(sizes.sum())
@@ -342,7 +339,7 @@ class DualDirichlet(_ByClass):
 
     params: Params
 
-    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
+    def counts(self, dataset: Dataset, sizes: Ints, rng: np.random.Generator) -> Ints:
         params, clients = self.params, self.params.clients
         present = np.flatnonzero(sizes)
         concentration = (params.alpha1 or float(clients)) / clients
@@ -407,11 +404,11 @@ class Natural(Partitioner):
 
     def assign_test(
         self, dataset: Dataset, assignment: Assignment, rng: np.random.Generator
-    ) -> IntArray:
+    ) -> Ints:
         """The test samples of each client's group; by label if the test samples have no groups."""
         if dataset.test_groups is None:
             return super().assign_test(dataset, assignment, rng)
         clients = {name: client for client, name in enumerate(assignment.names)}
         numbers = np.array([clients.get(name, UNUSED) for name in dataset.group_names], np.int64)
-        owners: IntArray = numbers[dataset.test_groups]
+        owners: Ints = numbers[dataset.test_groups]
         return owners

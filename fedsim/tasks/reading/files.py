@@ -33,6 +33,7 @@ from fedsim.files.room import open_parquet, require_room
 from fedsim.files.sources import CODECS, unpacked
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.parts.component import Parameters
+from fedsim.vocabulary.arrays import Array, Bools
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -300,13 +301,13 @@ _BLOCK = 1 << 22
 
 def read_arrays(
     path: Path, required: Sequence[str], optional: Sequence[str] = ()
-) -> dict[str, npt.NDArray[Any]]:
+) -> dict[str, Array]:
     """The named arrays of an .npz file, or of a folder of .npy files; optional ones only if they are present.
 
     Arrays in a folder are memory-mapped (copy on write) and read when used.
     """
     known = names_of_arrays(path)
-    arrays: dict[str, npt.NDArray[Any]] = {}
+    arrays: dict[str, Array] = {}
     if missing := [name for name in required if name not in known]:
         what, hint = f"array {', '.join(missing)}", f"it contains: {', '.join(known) or 'nothing'}"
         if path.is_dir():
@@ -358,7 +359,7 @@ def _texts(content: bytes, path: Path) -> npt.NDArray[np.str_] | None:
     return texts([*array.flat], path).reshape(array.shape)
 
 
-def texts(words: Sequence[Any], where: object) -> npt.NDArray[Any]:
+def texts(words: Sequence[Any], where: object) -> Array:
     """An array of text or bytes, in which each takes as much memory as the longest."""
     lengths = [*map(len, words)]
     require_room(4.0 * len(words) * max(lengths, default=0), 4 * sum(lengths), where)
@@ -386,7 +387,7 @@ def names_of_arrays(path: Path) -> list[str]:
     return names
 
 
-def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[np.bool_]:
+def test_marks(values: Array, what: str, path: Path | str) -> Bools:
     """The mask of the test samples, (n,) bool; ``what`` names the column or array of ``path`` in messages."""
     if values.dtype.kind not in "fiub" or not np.isin(values, (0, 1)).all():
         message = f"{what} contains values other than true and false, or 1 and 0"
@@ -394,7 +395,7 @@ def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDA
     return values.astype(bool)
 
 
-def as_tokens(x: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[Any]:
+def as_tokens(x: Array, what: str, path: Path | str) -> Array:
     """``x``, integers from 0, with an integer type that torch supports; uint8, int32 and int64 are not copied."""
     low, high = x.min(initial=0), x.max(initial=0)
     if x.dtype.kind not in "iu" or low < 0 or high > np.iinfo(np.int64).max:
@@ -406,7 +407,7 @@ def as_tokens(x: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[A
     return x if x.dtype in (np.uint8, np.int32, np.int64) else x.astype(np.int64)
 
 
-def first_not_finite(x: npt.NDArray[Any]) -> int | None:
+def first_not_finite(x: Array) -> int | None:
     """Index of the first sample of ``x`` (n, ...) with a value that is not finite; None if there is none.
 
     Checks ``x`` in blocks, because it may be larger than memory.

@@ -22,6 +22,7 @@ from fedsim.parts.functions import shown
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, TargetKind
 from fedsim.tasks.reading.files import as_tokens, download_cache, first_not_finite, test_marks
+from fedsim.vocabulary.arrays import Array, Bools, Floats, Ints
 from fedsim.vocabulary.numbers import varies
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class HeldOutParameters(Parameters):
     seed: int = Field(default=0, ge=0)
     """Seed of the choice of test samples."""
 
-    def held_out(self, samples: int) -> npt.NDArray[np.bool_]:
+    def held_out(self, samples: int) -> Bools:
         """The mask of the test samples among this many samples; see :func:`held_out`."""
         return held_out(samples, self.test_share, self.seed)
 
@@ -50,7 +51,7 @@ class GeneratedParameters(Parameters):
     """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
 
 
-def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
+def held_out(samples: int, share: float, seed: int) -> Bools:
     """The mask of the test samples: the rounded ``share`` of all, chosen at random, (n,) bool.
 
     A pure function of its arguments, independent of library versions.
@@ -62,10 +63,10 @@ def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
 
 
 def split_dataset(
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-    is_test: npt.NDArray[np.bool_],
-    groups: npt.NDArray[Any] | None = None,
+    x: Array,
+    y: Array,
+    is_test: Bools,
+    groups: Array | None = None,
     group_names: tuple[str, ...] = (),
     **attributes: Any,
 ) -> Dataset:
@@ -97,20 +98,18 @@ def split_dataset(
     )
 
 
-def standardized(
-    x: npt.NDArray[np.float64], is_test: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.float32]:
+def standardized(x: Floats, is_test: Bools) -> npt.NDArray[np.float32]:
     """Features (n, d) minus their mean over the training samples, divided by their standard deviation.
 
     A feature that is constant over the training samples is not divided: its computed deviation is rounding error.
     """
     mean, std = x[~is_test].mean(axis=0), x[~is_test].std(axis=0)
     divisor = np.where(varies(std, mean, int((~is_test).sum())), std, 1.0)
-    scaled: npt.NDArray[np.float64] = (x - mean) / divisor
+    scaled: Floats = (x - mean) / divisor
     return scaled.astype(np.float32)
 
 
-Arrays = Mapping[str, npt.NDArray[Any]]
+Arrays = Mapping[str, Array]
 # Changes with what :func:`pixels` makes of an image, so that no entry of the cache outlives it.
 _DECODING = 2
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
@@ -131,7 +130,7 @@ class PictureParameters(HeldOutParameters):
 def dataset_of_arrays(
     arrays: Arrays,
     where: str,
-    held_out: Callable[[int], npt.NDArray[np.bool_]],
+    held_out: Callable[[int], Bools],
     *,
     name: str,
     target_kind: TargetKind | None = "class",
@@ -271,9 +270,7 @@ def _class_names(split: Any) -> tuple[str, ...]:
     return tuple(names) if named else ()
 
 
-def numbered_by(
-    names: Sequence[str], labels: npt.NDArray[Any], others: Sequence[str], where: str
-) -> npt.NDArray[Any]:
+def numbered_by(names: Sequence[str], labels: Array, others: Sequence[str], where: str) -> Array:
     """Labels that number the names ``others``, renumbered by ``names``; unchanged if one of the two is empty."""
     # Labels below 0, which stand for unknown classes, are refused where all labels are checked.
     if not names or not others or list(names) == list(others) or (labels < 0).any():
@@ -294,7 +291,7 @@ def decoded(
     params: PictureParameters,
     where: str,
     key: Sequence[Any] | None = None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+) -> tuple[Array, Array]:
     """Samples (n, ...) and labels (n,) of pairs whose samples are images (PIL), tensors, arrays or numbers.
 
     If ``key`` is given, which must identify the content, they are decoded once and then mapped from a file in the
@@ -317,7 +314,7 @@ def decoded(
     return _mapped(folder)
 
 
-def _mapped(folder: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _mapped(folder: Path) -> tuple[Array, Array]:
     x = np.lib.format.open_memmap(folder / "x.npy", mode="c")
     return x, np.load(folder / "y.npy", allow_pickle=False)
 
@@ -328,8 +325,8 @@ def _stacked(
     params: PictureParameters,
     where: str,
     file: Path | None,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    x: npt.NDArray[Any] = np.empty(0)
+) -> tuple[Array, Array]:
+    x: Array = np.empty(0)
     labels, channels = [], params.channels
     for row, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -422,7 +419,7 @@ def _check_shapes(arrays: Arrays, where: str) -> None:
         raise UserError(f"its arrays do not fit together: {shapes}", where=where, hint=_FORM)
 
 
-def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
+def _quantities(y: Array, where: str) -> npt.NDArray[np.float32]:
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim != 1 or y.dtype.kind not in "fiu":
@@ -432,9 +429,7 @@ def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
         return y.astype(np.float32)
 
 
-def _labels(
-    y: npt.NDArray[Any], first: int, where: str, notes: list[str]
-) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+def _labels(y: Array, first: int, where: str, notes: list[str]) -> tuple[Ints, tuple[str, ...]]:
     """Labels (n,) of integers, whole numbers in floats, one-hot rows or names, and the sorted names of the classes.
 
     They are numbered from 0 and not all equal. How they were read is added to the ``notes``.
@@ -498,7 +493,7 @@ def _known() -> Iterator[list[str]]:
         yield list(pair)
 
 
-def channels_first(x: npt.NDArray[Any], layout: Layout) -> tuple[npt.NDArray[Any], str | None]:
+def channels_first(x: Array, layout: Layout) -> tuple[Array, str | None]:
     """Samples with their channels in the second axis; other samples are returned as they are.
 
     With ``auto``, (n, height, width) of at least 8 x 8 and at most twice as long as wide are gray images, and (n,

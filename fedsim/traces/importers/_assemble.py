@@ -12,12 +12,13 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError, cut, raise_all
-from fedsim.files.cells import AMOUNT, NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
+from fedsim.files.cells import AMOUNT, NOT_NEGATIVE, TIME_S, Bounds
 from fedsim.files.frames import Frame, file_names
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer
 from fedsim.traces.intervals import Intervals, normalize
 from fedsim.traces.tables import DIRECTIONS, id_column, run_starts
+from fedsim.vocabulary.arrays import Floats, Ints
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from fedsim.files import cells
-from fedsim.files.cells import FAR_US, NAT, Ints
+from fedsim.files.cells import FAR_US, NAT
 from fedsim.files.frames import Frame
 from fedsim.traces.importers import ImporterParams
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import format_counted
 
 _HOW_TO_WRITE = (

@@ -15,18 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
-from fedsim.files.cells import POSITIVE, Bounds, Floats
+from fedsim.files.cells import POSITIVE, Bounds
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import (
-    Records,
-    observed_tables,
-    records_by_field,
-)
+from fedsim.traces.importers._assemble import Records, observed_tables, records_by_field
 from fedsim.traces.tables import id_column
 from fedsim.units import US_PER_S
+from fedsim.vocabulary.arrays import Floats
 
 EPOCH = "2020-01-02T00:00:00"
 EPOCH_UNIX_S = 1_577_923_200

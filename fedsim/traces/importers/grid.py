@@ -12,11 +12,12 @@ import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.files import cells
-from fedsim.files.cells import NOT_NEGATIVE, Ints
+from fedsim.files.cells import NOT_NEGATIVE
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.tables import CARBON_UNIT, FINITE, id_column
+from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import format_names
 
 _GRAMS = {"g": 1.0, "gram": 1.0, "kg": 1e3, "t": 1e6, "tonne": 1e6, "lb": 453.59237}

@@ -11,11 +11,12 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.files.cells import Bounds, Floats
+from fedsim.files.cells import Bounds
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.tables import id_column
+from fedsim.vocabulary.arrays import Floats
 from fedsim.vocabulary.formatting import format_duration
 
 _FACTOR = {"ms": 1e-3, "s": 1.0}

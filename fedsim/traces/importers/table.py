@@ -14,26 +14,13 @@ from pydantic import Field, field_validator
 
 from fedsim.errors import nearest_or_all, raise_all
 from fedsim.files import cells
-from fedsim.files.cells import (
-    FAR_US,
-    NAT,
-    Bools,
-    Bounds,
-    Ints,
-    RateUnit,
-    SpanUnit,
-    StepUnit,
-)
+from fedsim.files.cells import FAR_US, NAT, Bounds, RateUnit, SpanUnit, StepUnit
 from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule, held
 from fedsim.traces.importers import Imported, Importer
-from fedsim.traces.importers._assemble import (
-    note_outside,
-    observed_tables,
-    require_units,
-)
+from fedsim.traces.importers._assemble import note_outside, observed_tables, require_units
 from fedsim.traces.importers._columns import (
     COLUMNS,
     MANY,
@@ -50,6 +37,7 @@ from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, LONGEST_S, Duration
+from fedsim.vocabulary.arrays import Bools, Ints
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 _LASTS = Bounds(0, LONGEST_S, words="from 0 to a hundred years")
@@ -834,12 +822,6 @@ class _Log:
         taken = f"{key} is {format_names(on, _FEW) if on else 'nothing'}"
         return taken + (f"; offline where it is {format_names(off, _FEW)}" if off else "")
 
-    def _wide_names(self) -> list[str]:
-        """The names of the columns of a table with one column per device."""
-        return [role_name(name) for name in self.ids] * (
-            self.params.columns.get("device") == COLUMN
-        )
-
     def _rule(self, codes: Mapping[str, tuple[Ints, list[str]]]) -> Rule:
         """The rule over the states with these values."""
         frame, text, hold = self.frame, self.params.online, self.params.hold
@@ -852,7 +834,8 @@ class _Log:
             # By the names in the files, too.
             own = [text, *map(role_name, frame.called(text))]
             is_switch = all(map(SWITCH.fullmatch, own))
-            is_switch &= not any(map(_OUTAGE.search, self._wide_names()))
+            if self.params.columns.get("device") == COLUMN:
+                is_switch &= not any(_OUTAGE.search(role_name(name)) for name in self.ids)
             if more or not set(words[text]) <= ON | OFF or not is_switch:
                 few = sorted(words, key=lambda name: (len(words[name]) > _FEW, name == self.point))
                 shown = "; ".join(

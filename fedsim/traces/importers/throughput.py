@@ -14,13 +14,14 @@ import pandas as pd
 from pydantic import Field
 
 from fedsim.files import cells
-from fedsim.files.cells import AMOUNT, AMOUNTS, RATES, Bools, DataUnit, Floats, Ints
+from fedsim.files.cells import AMOUNT, AMOUNTS, RATES, DataUnit
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers._assemble import LinkImporter, Notes, require_units
 from fedsim.traces.importers._times import TimeParams, Times
 from fedsim.traces.tables import DIRECTIONS, run_starts
 from fedsim.units import Duration
+from fedsim.vocabulary.arrays import Bools, Floats, Ints
 from fedsim.vocabulary.formatting import format_names
 
 _GAP = 30
@@ -77,7 +78,8 @@ class Throughput(LinkImporter):
         named = [
             first[c - 1] for r in values if isinstance(c := chosen[r], int) and 0 < c <= len(first)
         ]
-        if any(isinstance(column, str) for column in chosen.values()) or any(map(_is_name, named)):
+        has_names = any(re.search("[A-Za-z]{2}", c) and c not in cells.UNKNOWN for c in named)
+        if has_names or any(isinstance(column, str) for column in chosen.values()):
             file = TableFile(source)
         if "time" not in chosen or not values:
             shown = ", ".join(f"{n} {cell}" for n, cell in enumerate(first, 1))
@@ -154,11 +156,6 @@ class Throughput(LinkImporter):
             facts = {"series_id": np.array(ids, object)[owner // 2], "direction": ways}
             pieces.append(pd.DataFrame({**facts, "dur_us": dur_us, "rate_bps": rate_bps}))
         return pd.concat(pieces)
-
-
-def _is_name(cell: str) -> bool:
-    """Whether a cell of a column of numbers is its name."""
-    return re.search("[A-Za-z]{2}", cell) is not None and cell not in cells.UNKNOWN
 
 
 def _summaries(text: tuple[Ints, list[str]], link: Ints, order: Ints) -> Bools:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, ValidationError
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import unknown
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.problems import all_errors, problems
@@ -149,7 +149,7 @@ def find_population(name: str) -> Population:
     every = {**PRESETS, **FAMILIES}
     if name not in every:
         names = f"presets: {', '.join(PRESETS)}; families: {', '.join(FAMILIES)}"
-        raise UserError(f"there is no population '{name}'", hint=nearest_or_all(name, every, names))
+        raise unknown("population", name, every, every=names)
     return every[name]
 
 

@@ -10,8 +10,9 @@ from pydantic import Field
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.tables import Bools, Floats, id_column
+from fedsim.traces.tables import id_column
 from fedsim.units import US_PER_S, Duration, Rate
+from fedsim.vocabulary.arrays import Bools, Floats
 from fedsim.vocabulary.formatting import format_count
 
 # Number of phones by memory in GB (952 phones, Propius), and the Spearman correlation of memory and speed.

@@ -21,8 +21,8 @@ from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.intervals import join_touching
-from fedsim.traces.tables import Floats, Ints
 from fedsim.units import DAY_S, US_PER_S, Duration
+from fedsim.vocabulary.arrays import Floats, Ints
 
 RESOLUTION_US = 1000
 """Synthetic instants are whole milliseconds: no source is more precise, and they compress well."""
