@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import codecs
 import contextlib
 import errno
 import importlib
@@ -288,9 +289,13 @@ def _by_system(error: BaseException) -> UserError | None:
         return UserError(getattr(error, "strerror", str(error)), hint=MORE_THREADS)
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
         return UserError(f"{error}: the link leads to itself")  # Of Path.resolve.
-    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+    if isinstance(error, UnicodeEncodeError):
         name = error.object[max(0, error.start - 60) : error.end + 20]
-        return UserError("a name is not UTF-8", where=name, hint="rename the file or folder")
+        if "surrogates" in error.reason:
+            return UserError("a name is not UTF-8", where=name, hint="rename the file or folder")
+        if codecs.lookup(error.encoding) == codecs.lookup(sys.getfilesystemencoding()):
+            hint = "choose another name (-o), or a locale of UTF-8: LC_ALL=C.UTF-8"
+            return UserError(f"names are {error.encoding} in this locale", where=name, hint=hint)
     return None
 
 

@@ -416,7 +416,9 @@ def relocating(scenario: Scenario) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        raise error if scenario.server.edges is None else relocated(error) from error
+        if scenario.server.edges is None:
+            raise
+        raise relocated(error) from error
 
 
 def _too_few_members(section: Edges, stays: Stays) -> Iterator[UserError]:

@@ -234,7 +234,7 @@ class RunFolder:
         """The error for a run that ran out of disk space, with the command that continues it."""
         command = "repeat the command"  # That of a sweep or an answer repeats its runs.
         if self.has_begun and not any(map(record_of, self.path.absolute().parents[:2])):
-            command = f"continue with: {format_command('resume', self.given)}"
+            command = self.next_step({**self.read_info(), "status": Status.INTERRUPTED})
         return UserError(FULL, where=self.given, hint=f"free space, then {command}")
 
     def make_room(self) -> None:
@@ -448,7 +448,8 @@ class RunFolder:
         if is_sweep(self.path.parent):
             return f"{after_fixing}repeat the command of the sweep"
         if info.get("app") or not self.has_begun:
-            return f"{after_fixing}repeat the command that began the run"
+            replacing = "" if after_fixing or not self.has_begun else ", with --overwrite"
+            return f"{after_fixing}repeat the command that began the run{replacing}"
         if status is Status.INTERRUPTED:
             return f"continue with: {format_command('resume', self.given)}"
         return f"{after_fixing}run the scenario again: {self._repeated(info)}"
