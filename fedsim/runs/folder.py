@@ -203,7 +203,7 @@ class RunFolder:
             if overwrite or info["status"] == Status.FAILED:
                 return
             hint += ", or replace the run with --overwrite (overwrite=True)"
-            if info["status"] != Status.COMPLETE:
+            if info["status"] != Status.COMPLETE and "app" not in info:
                 hint += f"; {self.next_step(info)}"
         else:
             self.require_intact_info()

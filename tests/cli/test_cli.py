@@ -148,6 +148,15 @@ def test_completion_without_the_words_of_a_shell_is_no_traceback() -> None:
     assert (result.returncode, "Traceback" in result.stderr) == (2, False)
 
 
+def test_a_name_that_the_locale_cannot_write_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(TIMED.replace("tiny", "北京"), encoding="utf-8")
+    variables = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    command = [Path(sys.executable).parent / "fedsim", "run", "s.yaml"]
+    result = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, check=False)
+    assert result.returncode == 2
+    assert b"names are ascii in this locale" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("streams", "code"),
     [

@@ -160,7 +160,9 @@ def test_a_run_is_resumed_after_its_project_was_moved(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"code has changed(.|\n)*moved/trace: the data have"):
         fedsim.resume(moved / "runs" / "edited")
     shutil.rmtree(moved / "trace")
-    with pytest.raises(UserError):
+    mine = moved / "mine.py"
+    mine.write_text(mine.read_text().removesuffix("\n"))
+    with pytest.raises(UserError, match="no such trace bundle"):
         fedsim.resume(moved / "runs" / "edited")
 
 

@@ -148,3 +148,12 @@ def test_a_run_without_room_is_continued_as_it_was_begun(
         (tmp_path / "all" / record).touch()
     folder = build_run(tmp_path / "all" / run, clients=5, hours=1, cohort=3).folder
     assert f"free space, then {next_step}" in str(folder.no_room())
+
+
+def test_a_run_of_a_flower_app_is_begun_again(tmp_path: Path) -> None:
+    folder = build_run(tmp_path / "run", clients=5, hours=1, cohort=3).folder
+    folder.update_info(app="server:app", status=Status.INTERRUPTED)
+    assert str(folder.no_room()).endswith("that began the run, with --overwrite")
+    with pytest.raises(UserError, match=r"or replace the run with --overwrite \(overwrite=True\)$"):
+        claim(folder.path)
+    claim(folder.path, overwrite=True)
