@@ -185,8 +185,7 @@ def _below(folder: Path, searched: Iterator[int]) -> Iterator[Path]:
             # The runs of decisions and forecasts are not listed: there may be hundreds.
             if any(record.is_in(path) for record in (DECISION, FORECAST)):
                 continue
-            if not (is_run := RUN.is_in(path) or is_sweep(path)):
-                RunFolder(path).require_intact_info()
+            is_run = is_sweep(path) or Member(path, path.name).opened() is not None
         except UserError:
             is_run = True  # It was one, or may be one.
         with contextlib.suppress(PermissionError):

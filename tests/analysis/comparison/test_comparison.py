@@ -87,6 +87,9 @@ def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
         compare(tmp_path / "nothing")
     with pytest.raises(UserError, match="the folder contains no run"):
         compare(tmp_path)
+    build_run(tmp_path / "deep" / "below" / "run", hours=3)
+    with pytest.raises(UserError, match="no complete run to compare\n  give run folders, or the"):
+        compare(tmp_path / "deep")
     build_run(tmp_path / "killed", hours=3, finish=False)
     with pytest.raises(UserError, match="no complete run"):
         compare(tmp_path)
