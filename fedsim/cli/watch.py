@@ -18,11 +18,10 @@ from fedsim.errors import UserError, printable
 from fedsim.files import terminal
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
-from fedsim.runs.folder import RunFolder, Status, require_same
-from fedsim.runs.listing import DAMAGED, UNREADABLE, contents, members, status_of
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.listing import DAMAGED, UNREADABLE, Runs, contents, status_of
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
-from fedsim.runs.records import BOARD, RUN, answer_of, is_sweep
-from fedsim.sweeps.folder import Sweep
+from fedsim.runs.records import BOARD, RUN, is_sweep
 from fedsim.vocabulary.formatting import format_command, format_duration
 
 _LOOK_S = 2.0
@@ -74,45 +73,20 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
             with contextlib.suppress(UserError, OSError):
                 yield snapshot(RunFolder(path.parent))
         return
-    if not is_sweep(folder):
-        if RUN.is_in(folder):
-            yield snapshot(RunFolder(folder))
-            return
-        answer, content, begin = answer_of(folder)
-        for name in members(folder, content, begin):
-            path = folder / name
-            try:
-                above = (path if is_sweep(path) else path.parent).relative_to(folder)
-                require_same(answer, content, begin + name)
-                for one in _snapshots(path):
-                    yield replace(one, name=str(above / one.name))
-            except UserError as problem:  # It does not hide the others.
-                damaged = Snapshot.waiting(name)
-                yield replace(damaged, status=status_of(problem), error=problem.message)
+    if RUN.is_in(folder) and not is_sweep(folder):
+        yield snapshot(RunFolder(folder))
         return
-    sweep = Sweep(folder)
-    failures: dict[str, str] = {}
-    # The index has not been written yet, or is being replaced.
-    with contextlib.suppress(UserError):
-        # Runs that were refused before they had a folder are only there.
-        failures = sweep.failures
-    for entry in sweep.record["runs"]:
-        run = RunFolder(folder / entry["run"])
+    for each in Runs(folder):
         try:
-            require_same(folder, sweep.record, entry["run"])
-            if RUN.is_in(run.path):
-                yield snapshot(run)
-                continue
-            run.require_intact_info()
-        except UserError as problem:
-            damaged = Snapshot.waiting(entry["run"])
-            yield replace(damaged, status=status_of(problem), error=problem.message)
-            continue
-        if error := failures.get(entry["run"]):
-            waiting = Snapshot.waiting(entry["run"])
-            yield replace(waiting, status=Status.FAILED, error=error.partition("\n")[0])
-        else:
-            yield Snapshot.waiting(entry["run"])
+            if run := each.opened():
+                yield replace(snapshot(run), name=each.name)
+            elif is_sweep(each.path):
+                for one in _snapshots(each.path):
+                    yield replace(one, name=f"{each.name}/{one.name}")
+            else:
+                yield Snapshot(each.name, each.status, each.failure)
+        except UserError as problem:  # It does not hide the others.
+            yield Snapshot(each.name, status_of(problem), problem.message)
 
 
 def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:

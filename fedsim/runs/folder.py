@@ -49,25 +49,6 @@ class Status(StrEnum):
     """Stopped before its end, by the user or because its process was killed; can be resumed."""
 
 
-def require_same(folder: Path, record: Mapping[str, Any], name: str) -> None:
-    """Refuse a run that may not be opened, or is complete by the record of an answer, but is missing or another run.
-
-    The record has the scenarios as the runs had them, whose tags, and keys with their defaults, may differ from those
-    of the sweep.
-
-    Args:
-        folder: the folder of the sweep or the answer.
-        record: its record.
-        name: the run's folder in it.
-    """
-    run, expected = RunFolder(folder / name), record.get("complete", {}).get(name)
-    hint = "restore the folder of the run from a copy, or remove it and repeat the command that wrote it"
-    if not RUN.is_in(run.path) and expected is not None:
-        raise UserError("no such file, though the run is complete", where=run.info, hint=hint)
-    if expected is not None and run.read_info()["files"].get(run.scenario.name) != expected:
-        raise UserError("is the run of another scenario", where=run.path, hint=hint)
-
-
 class RunFolder:
     """Paths and status of one run.
 

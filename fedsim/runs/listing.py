@@ -21,11 +21,12 @@ from typing import Any
 import pyarrow as pa
 
 from fedsim.errors import Unreadable, UserError, refused
-from fedsim.runs.folder import RunFolder, require_same
+from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
-from fedsim.runs.records import DECISION, FORECAST, RUN, answer_of, is_sweep, read_sweep
+from fedsim.runs.records import DECISION, FORECAST, RUN, answer_of, is_sweep
 from fedsim.runs.run import Run
 from fedsim.runs.schema import METRICS
+from fedsim.runs.tables import read_index
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.metrics import definition, require_target
 
@@ -84,11 +85,86 @@ def contents(folder: Path) -> list[Path]:
     return found
 
 
-def members(folder: Path, record: Mapping[str, Any], begin: str) -> list[str]:
-    """The names of the :func:`contents` of a folder, and of the runs that its :func:`answer_of` has as complete."""
-    names = [path.relative_to(folder).as_posix() for path in contents(folder)]
-    complete = [name for name in record.get("complete", ()) if name.startswith(begin)]
-    return list(dict.fromkeys([*names, *(name.removeprefix(begin) for name in complete)]))
+@dataclass(frozen=True)
+class Member:
+    """A run or a sweep in a folder.
+
+    Attributes:
+        path: its folder.
+        name: its path in the folder.
+        expected: checksum of its scenario if it is complete by the record of the sweep or the answer. The record has
+            the scenarios as the runs had them, whose tags, and keys with their defaults, may differ from those of the
+            sweep.
+        entry: that of a run in ``sweep.json``.
+        failure: the first line of the error of a run that failed before it had a folder.
+    """
+
+    path: Path
+    name: str
+    expected: str | None = None
+    entry: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def status(self) -> str:
+        """The status of a run that has not begun."""
+        return Status.FAILED if self.failure else WAITING
+
+    def opened(self) -> RunFolder | None:
+        """The run; None if it has not begun, or is a sweep.
+
+        Raises:
+            UserError: it may not be opened, has lost its ``run.json``, or is complete by the record, but is missing or
+                another run.
+        """
+        run = RunFolder(self.path)
+        hint = "restore the folder of the run from a copy, or remove it and repeat the command that wrote it"
+        if not RUN.is_in(run.path):
+            if self.expected:
+                message = "no such file, though the run is complete"
+                raise UserError(message, where=run.info, hint=hint)
+            run.require_intact_info()
+            return None
+        if self.expected and run.read_info()["files"].get(run.scenario.name) != self.expected:
+            raise UserError("is the run of another scenario", where=run.path, hint=hint)
+        return run
+
+
+class Runs:
+    """The runs of a sweep, in its order; of another folder, its :func:`contents`, and complete runs that it has lost.
+
+    Attributes:
+        record: that of the sweep or the answer to which the runs belong; empty if there is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._answer, self.record, begin = answer_of(folder)
+        entries = () if begin else self.record.get("runs", ())
+        self._entries = {entry["run"]: entry for entry in entries}
+        complete = self.record.get("complete", {})
+        names = (name for name in complete if name.startswith(begin))
+        self._complete = {name.removeprefix(begin): complete[name] for name in names}
+
+    def __iter__(self) -> Iterator[Member]:
+        if is_sweep(self._folder):
+            return map(self.member, self._entries)
+        names = [path.relative_to(self._folder).as_posix() for path in contents(self._folder)]
+        return map(self.member, dict.fromkeys([*names, *self._complete]))
+
+    def member(self, name: str) -> Member:
+        """The run with this name in the folder."""
+        path, entry = self._folder / name, self._entries.get(name, {})
+        is_there = not entry or os.path.exists(path / RUN.file)
+        failure = "" if is_there else self._failures.get(name, "").partition("\n")[0]
+        return Member(path, name, self._complete.get(name), entry, failure)
+
+    @functools.cached_property
+    def _failures(self) -> dict[str, str]:
+        with contextlib.suppress(UserError):  # The index is not there yet, or is being replaced.
+            index = read_index(self._answer, self.record)
+            return dict(zip(index["run"], index["error"], strict=True))
+        return {}
 
 
 @functools.cache
@@ -109,8 +185,7 @@ def _below(folder: Path, searched: Iterator[int]) -> Iterator[Path]:
             # The runs of decisions and forecasts are not listed: there may be hundreds.
             if any(record.is_in(path) for record in (DECISION, FORECAST)):
                 continue
-            if not (is_run := RUN.is_in(path) or is_sweep(path)):
-                RunFolder(path).require_intact_info()
+            is_run = is_sweep(path) or Member(path, path.name).opened() is not None
         except UserError:
             is_run = True  # It was one, or may be one.
         with contextlib.suppress(PermissionError):
@@ -125,15 +200,8 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
         goals: targets; those of each scenario if None.
     """
     sections: Sections = {}
-    if RUN.is_in(folder):
-        rows = _runs(folder.parent, [folder.name], (folder, {}, ""), goals, sections)
-    else:
-        owner = _, record, begin = answer_of(folder)
-        if not begin and record.get("runs"):
-            names = [entry["run"] for entry in record["runs"]]
-        else:
-            names = members(folder, record, begin)
-        rows = _runs(folder, names, owner, goals, sections)
+    runs = [Member(folder, folder.name)] if RUN.is_in(folder) else Runs(folder)
+    rows = _rows(runs, goals, sections)
     measured = dict.fromkeys(name for row in rows for name in row.metrics)
     for metric, value in (goals or {}).items() if measured else ():
         where = f"target {metric}={value:g}"
@@ -146,31 +214,23 @@ def status_of(error: UserError) -> str:
     return UNREADABLE if isinstance(error, Unreadable) else DAMAGED
 
 
-def _runs(
-    folder: Path,
-    names: Iterable[str],
-    owner: tuple[Path, Mapping[str, Any], str],
-    goals: Goals | None,
-    sections: Sections,
-) -> list[Listed]:
-    """The runs and sweeps of these names, each once; ``owner`` is the :func:`answer_of` their folder."""
-    answer, record, begin = owner
-    runs = []
-    for name in dict.fromkeys(names):
-        path = folder / name
+def _rows(runs: Iterable[Member], goals: Goals | None, sections: Sections) -> list[Listed]:
+    rows = []
+    for each in runs:
+        row, status = None, each.status
         try:
-            require_same(answer, record, begin + name)
-            runs.append((_sweep if is_sweep(path) else _run)(path, goals, sections))
+            if folder := each.opened():
+                row = _run(folder, goals, sections)
+            elif is_sweep(each.path):
+                row = _sweep(each.path, goals, sections)
         except UserError as error:
-            runs.append(Listed(path, {status_of(error): 1}))
-    return runs
+            status = status_of(error)
+        seeds = (each.entry["seed"],) if each.entry else ()
+        rows.append(row or Listed(each.path, {status: 1}, seeds=seeds))
+    return rows
 
 
-def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
-    folder = RunFolder(path)
-    if not RUN.is_in(folder.path):
-        folder.require_intact_info()
-        return Listed(path, {WAITING: 1})
+def _run(folder: RunFolder, goals: Goals | None, sections: Sections) -> Listed:
     run = Run(folder)
     scenario, seed = run.entry("name"), run.entry("seed")
     if folder.scenario.exists():  # It is written after run.json.
@@ -182,8 +242,9 @@ def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
         goal: [run.time_to(*goal) if goal[0] in metrics else math.nan] for goal in chosen.items()
     }
     tags, changed = tuple(run.info.get("tags") or ()), folder.info.stat().st_mtime
+    statuses = {str(run.status): 1}
     return Listed(
-        path, {str(run.status): 1}, scenario, (method,), (seed,), times, tags, changed, metrics
+        folder.path, statuses, scenario, (method,), (seed,), times, tags, changed, metrics
     )
 
 
@@ -197,12 +258,8 @@ def _measured(run: Run) -> tuple[str, ...]:
 
 
 def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
-    record = read_sweep(path)
-    names = [entry["run"] for entry in record["runs"]]
-    runs = _runs(path, names, (path, record, ""), goals, sections)
-    all_seeds = (
-        run.seeds or (entry["seed"],) for run, entry in zip(runs, record["runs"], strict=True)
-    )
+    members = Runs(path)
+    runs = _rows(members, goals, sections)
     times: dict[tuple[str, float], list[float]] = {}
     for run in runs:
         for goal, seconds in run.times_s.items():
@@ -210,9 +267,9 @@ def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     return Listed(
         path,
         Counter(status for run in runs for status in run.statuses),
-        record["name"],
+        members.record["name"],
         tuple(dict.fromkeys(name for run in runs for name in run.methods)),
-        tuple(dict.fromkeys(seed for seeds in all_seeds for seed in seeds)),
+        tuple(dict.fromkeys(seed for run in runs for seed in run.seeds)),
         times,
         tuple(dict.fromkeys(tag for run in runs for tag in run.tags)),
         max((run.changed for run in runs), default=0.0),

@@ -94,16 +94,11 @@ class Snapshot:
 
     name: str
     status: str
-    error: str
-    progress: Progress
-    definitions: Mapping[str, MetricDefinition]
+    error: str = ""
+    progress: Progress = Progress()
+    definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
     silent_s: float = 0.0
     has_diverged: bool = False
-
-    @classmethod
-    def waiting(cls, name: str) -> Snapshot:
-        """The progress of a run that has not begun."""
-        return cls(name, WAITING, "", Progress(), {})
 
 
 def snapshot(folder: RunFolder) -> Snapshot:

@@ -11,8 +11,9 @@ from typing import Literal
 from fedsim.errors import InvariantViolation, Unreadable, UserError
 from fedsim.files.locks import is_owned
 from fedsim.files.room import most_unpacked
-from fedsim.runs.folder import RunFolder, Status, require_same
+from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
+from fedsim.runs.listing import Runs
 from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP, SWEEP_SCENARIO, record_of
 from fedsim.runs.run import Run
 from fedsim.runs.schema import TABLES
@@ -60,30 +61,28 @@ def verify(folder: Path) -> list[Verdict]:
             raise UserError("the folder has no files with checksums", where=folder, hint=hint)
         return [verify_folder(folder)]
     try:
-        content = record.read(folder)
+        runs = Runs(folder)
     except UserError as error:
         return [_judged(folder, 1, error)]
-    problems: list[UserError] = []
+    content, problems = runs.record, list[UserError]()
     # A process that works in the folder may be writing them.
     for name in () if is_owned(folder) else content["files"]:
         with _noted(problems):
             record.require_intact(folder, content, name)
     verdicts = [_judged(folder, 1 + len(content["files"]), *problems)]
-    if record is SWEEP:
-        inside = [folder / entry["run"] for entry in content["runs"]]
-    else:
-        inside = [folder / name for name in content.get("complete", ())]
-        for name in record.beside:
-            inside += sorted((folder / name).glob("[!.]*/"))  # Not those of a killed process.
-    for path in dict.fromkeys(inside):
+    names = list(content.get("complete", ()))
+    for name in record.beside if record is not SWEEP else ():
+        inside = sorted((folder / name).glob("[!.]*/"))  # Not those of a killed process.
+        names += [path.relative_to(folder).as_posix() for path in inside]
+    for run in runs if record is SWEEP else map(runs.member, dict.fromkeys(names)):
         try:
-            require_same(folder, content, path.relative_to(folder).as_posix())
+            run.opened()
         except UserError as error:
-            verdicts.append(_judged(path, 1, error))
+            verdicts.append(_judged(run.path, 1, error))
             continue
         # A run that has not begun has at most a lock.
-        if path.name not in SWEEP.beside and path.is_dir() and any(path.glob("[!.]*")):
-            verdicts.append(verify_folder(path))
+        if run.path.name not in SWEEP.beside and any(run.path.glob("[!.]*")):
+            verdicts.append(verify_folder(run.path))
     return verdicts
 
 

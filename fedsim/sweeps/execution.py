@@ -15,7 +15,8 @@ from fedsim.errors import UserError, UserErrors, raise_all, without_numbers
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.processes.cluster import usable_cores
 from fedsim.processes.stopping import Grace, grace
-from fedsim.runs.folder import Status, require_same
+from fedsim.runs.folder import Status
+from fedsim.runs.listing import Runs
 from fedsim.runs.progress import left_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
@@ -125,8 +126,8 @@ def sweep(
         tally = _Tally(path, planned, tasks, on_progress or (lambda _: None))
         perform(path, tasks, tally.shares, tally.add, tally.write_index, jobs, engine)
     swept = Sweep(path)
-    for run in planned:
-        require_same(path, swept.record, run.name)
+    for run in Runs(path):
+        run.opened()
     return SweepOutcome(
         swept,
         ran=len(tasks),

@@ -22,7 +22,8 @@ from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import remove_temporaries, require_no_folder
 from fedsim.files.locks import locked
 from fedsim.files.records import Record
-from fedsim.runs.folder import RunFolder, Status, require_same
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.listing import Runs
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
     BOARD,
@@ -78,12 +79,10 @@ class Sweep:
         """The complete runs, in the order of the sweep.
 
         Raises:
-            UserError: a run that was complete is missing, or is another run.
+            UserError: a run is damaged, or a run that was complete is missing, or is another run.
         """
-        folders = [RunFolder(self.path / entry["run"]) for entry in self.record["runs"]]
-        for folder in folders:
-            require_same(self.path, self.record, folder.path.name)
-        opened = (load_run(folder.path) for folder in folders if RUN.is_in(folder.path))
+        folders = [run.opened() for run in Runs(self.path)]
+        opened = (load_run(folder.path) for folder in folders if folder)
         return [run for run in opened if run.status is Status.COMPLETE]
 
     @property

@@ -6,12 +6,15 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+import fedsim
 from fedsim.errors import UserError
 from fedsim.runs.listing import DAMAGED, UNREADABLE, contents, listed
 from fedsim.runs.records import DECISION
 from fedsim.runs.verification import verify
+from fedsim.sweeps import Sweep
 from tests.cli.invoking import invoke
 from tests.runs.synthetic_runs import build_run
 from tests.sweeps.worlds import record
@@ -92,6 +95,21 @@ def test_a_run_that_lost_its_run_json_is_damaged_wherever_it_is_found(runs: Path
     assert shown == [f"deep/alone: {message}", f"sweep/one: {message}", "sweep/two: waiting"]
     for command in ("ls", "watch", "verify", "compare"):
         assert "but the folder has files of a run" in invoke(command, runs / "deep/alone").output
+    for folder in (runs / "sweep", runs / "deep"):
+        shown = invoke("compare", folder).output
+        assert f"is damaged (run.json: {message.removeprefix('damaged, ')})" in shown
+    with pytest.raises(UserError, match="but the folder has files of a run"):
+        _ = Sweep(runs / "sweep").runs
+
+
+def test_a_run_that_failed_before_it_had_a_folder_has_failed(runs: Path) -> None:
+    index = {"run": ["one", "two"], "status": ["complete", "failed"], "error": ["", "no luck\n!"]}
+    pd.DataFrame(index).to_parquet(runs / "sweep" / "index.parquet")
+    assert listed(runs)[1].statuses == {"complete": 1, "failed": 1}
+    assert listed(runs / "sweep")[1].seeds == (1,)
+    assert invoke("watch", "--once", runs / "sweep").stdout.endswith("two: failed, no luck\n")
+    [item] = fedsim.compare(runs / "sweep").left_out
+    assert item.reason == "failed (no luck)"
 
 
 def test_what_may_not_be_opened_is_not_called_damaged(

@@ -185,7 +185,8 @@ def test_runs_that_are_missing_or_replaced_are_damage(tmp_path: Path) -> None:
     fedsim.sweep(SMALL, out, jobs=1)
     assert command("verify", out).exit_code == 0
     shutil.rmtree(out / "lr0.1_seed1")
-    assert [item.reason for item in fedsim.compare([out]).left_out] == ["is missing"]
+    lost = "is damaged (run.json: no such file, though the run is complete)"
+    assert [item.reason for item in fedsim.compare([out]).left_out] == [lost]
     shutil.rmtree(out / "lr0.1_seed0")
     shutil.copytree(out / "lr0.2_seed0", out / "lr0.1_seed0")
     states = [verdict.state for verdict in verify(out)]

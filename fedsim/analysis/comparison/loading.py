@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from typing import Any
 from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_facts
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
-from fedsim.runs.folder import RunFolder, Status, require_same
-from fedsim.runs.records import RUN, SWEEP_SCENARIO, answer_of, is_sweep, read_sweep
+from fedsim.runs.folder import Status
+from fedsim.runs.listing import Member, Runs, status_of
+from fedsim.runs.records import RUN, SWEEP_SCENARIO, is_sweep, read_sweep
 from fedsim.runs.run import Run
-from fedsim.runs.tables import INDEX, read_index
 from fedsim.vocabulary.formatting import NAMED, format_command, format_names
 
 PathLike = str | os.PathLike[str]
@@ -63,47 +63,41 @@ def load(
             hint="give runs, sweeps or their folders, such as 'runs/quickstart-seed0'",
         )
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
-    folders: dict[Path, Path] = {}
+    members: dict[Path, Member] = {}
+    runs_in = functools.cache(Runs)
     hint = "give run folders, the folder of a sweep, or the log of a real run"
     words = {True: "is a file, not a folder", False: "no such folder"}
     missing = (path for path in named if not path.is_dir())
     raise_all(UserError(words[path.exists()], where=path, hint=hint) for path in missing)
     for path in named:
-        for folder in _run_folders(path, several=len(named) > 1):
-            folders.setdefault(folder.resolve(), folder)
-
-    record = functools.cache(answer_of)
-
-    @functools.cache
-    def variants(sweep: Path) -> dict[str, str]:
-        entries = record(sweep)[1].get("runs", ())
-        return {each["run"]: str(each["values"].get("variant", "")) for each in entries}
-
-    @functools.cache
-    def errors(sweep: Path) -> dict[str, str]:
-        """The errors that occurred before the folder of a run was created."""
-        if not (sweep / f"{INDEX}.parquet").exists():
-            return {}
-        index = read_index(sweep, record(sweep)[1])
-        return dict(zip(index["run"], index["error"], strict=True))
+        if RUN.is_in(path):
+            members.setdefault(path.resolve(), runs_in(path.parent).member(path.name))
+        # 'runs/*' also matches the comparison that an earlier command wrote there.
+        elif len(named) == 1 or not (path / PAGE).is_file() or any(path.glob("*/run.json")):
+            for member in runs_in(path):
+                if member.path.parent == path and not is_sweep(member.path):
+                    members.setdefault(member.path.resolve(), member)
 
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
     sections: dict[str, dict[str, Any]] = {}
-    for number, path in enumerate(folders.values()):
+    for number, member in enumerate(members.values()):
         if on_progress is not None:
-            on_progress(number, len(folders))
-        answer, content, begin = record(path.parent)
-        name = f"{begin}{path.name}"
-        if not RUN.is_in(path):
-            error = errors(path.parent).get(path.name)
-            reason = "is missing" if name in content.get("complete", {}) else "was not started"
-            left_out.append(LeftOut(path, _failed(error) if error else reason, None))
+            on_progress(number, len(members))
+        path, folder = member.path, None
+        reason = _failed(member.failure) if member.failure else "was not started"
+        try:
+            folder = member.opened()
+        except UserError as problem:
+            if os.path.exists(path / RUN.file):
+                raise
+            reason = f"is {status_of(problem)} ({RUN.file}: {problem.message})"
+        if folder is None:
+            left_out.append(LeftOut(path, reason, None))
             continue
-        require_same(answer, content, name)
-        run = Run(RunFolder(path))
+        run = Run(folder)
         if run.status is Status.COMPLETE:
-            variant = variants(path.parent).get(path.name, "")
+            variant = str(member.entry.get("values", {}).get("variant", ""))
             runs.append(replace(read_facts(run, sections), variant=variant))
         else:
             has_failed = run.status is Status.FAILED
@@ -131,8 +125,10 @@ def load(
 def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> UserError:
     """The error for runs none of which is complete: the reasons, and how to finish the first one."""
     message = "there is no complete run to compare"
+    where = format_names([str(path) for path in named], NAMED)
     if not left_out:
-        return UserError(message)
+        hint = "give run folders, or the folder of a sweep"
+        return UserError(message, where=where, hint=hint)
     first, sweep = left_out[0], left_out[0].path.parent
     if first.has_failed:
         remedy = "fix the cause and run it again"
@@ -143,33 +139,7 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
         remedy = f"repeat the sweep with its options: {again}"
     else:
         remedy = f"finish it: {format_command('resume', first.path)}"
-    where = format_names([str(path) for path in named], NAMED)
     return UserError(message, where=where, hint=f"{first.path} {first.reason}; {remedy}")
-
-
-def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
-    if RUN.is_in(path):
-        yield path
-    elif is_sweep(path):
-        yield from (path / entry["run"] for entry in read_sweep(path)["runs"])
-    else:
-        _, content, begin = answer_of(path)
-        names = {item.parent.name for item in path.glob("*/run.json")}
-        names |= {
-            name.removeprefix(begin)
-            for name in content.get("complete", ())
-            if begin and name.startswith(begin)
-        }
-        folders = [path / name for name in sorted(names)]
-        # 'runs/*' also matches the comparison that an earlier command wrote there.
-        if not folders and not (several and (path / PAGE).is_file()):
-            RunFolder(path).require_intact_info()
-            raise UserError(
-                "the folder contains no run",
-                where=path,
-                hint="give run folders, or the folder of a sweep",
-            )
-        yield from folders
 
 
 def _failed(error: str | None) -> str:

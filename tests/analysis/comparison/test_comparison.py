@@ -63,7 +63,7 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
     assert [item.reason for item in comparison.left_out] == [
         "failed (no luck)",
         f"was interrupted ({path / 'scenario.yaml'}: it has changed since fedsim wrote it)",
-        "is missing",
+        "is damaged (run.json: no such file, though the run is complete)",
     ]
     assert "3\u00a0runs left out" in render(comparison)
 
@@ -77,7 +77,9 @@ def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Pat
     path = tmp_path / "sweep"
     assert refusal.value.where == str(path)
     again = f"repeat the sweep with its options: fedsim sweep {path / 'scenario.yaml'} -o {path}"
-    assert refusal.value.hint == f"{path / sweep.record['runs'][0]['run']} is missing; {again}"
+    first = path / sweep.record["runs"][0]["run"]
+    lost = "is damaged (run.json: no such file, though the run is complete)"
+    assert refusal.value.hint == f"{first} {lost}; {again}"
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
@@ -85,6 +87,9 @@ def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
         compare(tmp_path / "nothing")
     with pytest.raises(UserError, match="the folder contains no run"):
         compare(tmp_path)
+    build_run(tmp_path / "deep" / "below" / "run", hours=3)
+    with pytest.raises(UserError, match="no complete run to compare\n  give run folders, or the"):
+        compare(tmp_path / "deep")
     build_run(tmp_path / "killed", hours=3, finish=False)
     with pytest.raises(UserError, match="no complete run"):
         compare(tmp_path)

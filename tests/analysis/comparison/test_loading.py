@@ -67,4 +67,5 @@ def test_the_runs_of_a_decision_are_held_against_its_record(
                 assert not fedsim.compare(given).left_out
     DECISION.write(tmp_path / "d", {**begun, "complete": {"runs/first": digest, "runs/third": "x"}})
     [third] = fedsim.compare(folders[0].parent).left_out
-    assert (third.path.name, third.reason) == ("third", "is missing")
+    lost = "is damaged (run.json: no such file, though the run is complete)"
+    assert (third.path.name, third.reason) == ("third", lost)
