@@ -368,6 +368,31 @@ def test_folders_of_images_become_data_sets(tmp_path: Path) -> None:
     assert (len(alone.train_y), len(alone.test_y)) == (3, 3)
 
 
+def test_links_to_folders_of_images_lead_to_one_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.tasks.datasets.files._MOST_OTHERS", 3)
+    for name in ("im/a", "im/b", "scratch/c"):
+        save_image(tmp_path / name / "0.png", 1)
+    link = tmp_path / "im" / "z"
+    link.symlink_to(tmp_path / "scratch" / "c")
+    assert load("image_folder", root=tmp_path / "im").class_names == ("a", "b", "z")
+    for target in (Path("/"), tmp_path, tmp_path / "im", Path("..")):
+        link.unlink()
+        link.symlink_to(target)
+        with pytest.raises(UserError, match=r"im.z: leads to .*, which contains the data set"):
+            load("image_folder", root=tmp_path / "im")
+    link.rename(tmp_path / "train")
+    (tmp_path / "test").mkdir()
+    with pytest.raises(UserError, match=r"train: leads to"):
+        load("image_folder", root=tmp_path)
+    for number in range(4):
+        (tmp_path / "scratch" / "d" / f"{number}").mkdir(parents=True)
+    save_image(tmp_path / "scratch" / "d" / "3" / "4" / "0.png", 1)
+    with pytest.raises(UserError, match=r"d: contains no images"):
+        load("image_folder", root=tmp_path / "scratch")
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("ending", ["png", "tif"])
 def test_16_bit_images_keep_their_precision(tmp_path: Path, channels: int, ending: str) -> None:
