@@ -227,9 +227,17 @@ def test_heart_disease_drops_columns_codes_and_incomplete_patients(tmp_path: Pat
     assert len(dataset.test_y) == 16
     labels = np.sort(np.concatenate([dataset.train_y, dataset.test_y]))
     assert labels.tolist() == [0] * 16 + [1] * 32, "target = (num > 0)"
-    (tmp_path / "processed.va.data").write_text("".join(rows).replace("145", "1e308"))
-    with pytest.raises(UserError, match="not finite in float32"):
-        load("heart_disease", root=tmp_path)
+    for old, new, what in (
+        ("145", "1e308", "number that is finite in float32"),
+        ("145", "1_45", "number that is finite in float32"),
+        *((",1\n", f",{wrong}\n", "class from 0 to 4") for wrong in ("-1", "9", "0.5", "5", "x")),
+    ):
+        (tmp_path / "processed.va.data").write_text("".join(rows).replace(old, new))
+        line, shown = (2 if old == ",1\n" else 1), new.strip(",\n")
+        with pytest.raises(
+            UserError, match=rf"processed\.va\.data: .*line {line} has '{shown}', not a {what}"
+        ):
+            load("heart_disease", root=tmp_path)
     (tmp_path / "processed.va.data").write_text("1,2,3\n")
     with pytest.raises(UserError, match=r"processed\.va\.data.*line 1 has 3 columns"):
         load("heart_disease", root=tmp_path)
