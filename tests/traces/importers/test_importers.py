@@ -216,6 +216,20 @@ REFUSED: list[tuple[Any, ...]] = [
     ("fedscale", {"9": {"x": 1}}, "has none of active, computation"),
     ("fedscale", '{\n"1": {"active": [1,\n', ":3:1: is not JSON"),
     ("fedscale", b'{"1": "\xff"}', "is not a text file"),
+    (
+        "ai_benchmark",
+        pickle.dumps({"\ud800A": 100}),
+        "csv: not in the ai_benchmark format: 'utf-8' codec",
+    ),
+    *(
+        (name, text, 'csv:2: has half a character, \\ud800, in "\\ud800A"')
+        for name, text in (
+            ("ai_benchmark", '{\n"\\ud800A":100,"B":200}'),
+            ("fedscale", '{\n"\\ud800A": {"computation": 1, "communication": 1}}'),
+            ("flash", '{\n"\\ud800A": {}}'),
+            ("mobiperf", '[\n{"device": "\\ud800A"}]'),
+        )
+    ),
     ("fedscale", pickle.dumps({1: {"active": [0]}})[:20], "the pickle is damaged"),
     ("avt", "", "has no nodes"),
     ("flash", {"a": timer(1, [])}, "devices row 0: the window"),
