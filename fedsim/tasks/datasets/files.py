@@ -11,15 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.files.checksums import PATHS_ARE_RELATIVE, require_file
 from fedsim.files.delimited import hint_of_header
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import (
-    PATHS_ARE_RELATIVE,
     as_tokens,
     names_of_arrays,
     read_arrays,
     read_table,
-    require_file,
     resolve,
     row_place,
     test_marks,
