@@ -10,11 +10,11 @@ import click
 from fedsim.cli import Suggesting, options
 from fedsim.errors import UserError
 from fedsim.files import terminal
+from fedsim.files.checksums import PATHS_ARE_RELATIVE
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.problems import shown
-from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE
 from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fedsim.devices.battery import Power
 from fedsim.errors import UserError
+from fedsim.files.checksums import require_file
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import BY_GROUP, Cost, GridSeries
 from fedsim.vocabulary.arrays import Array, Floats, Ints
@@ -201,9 +202,8 @@ def _read(given: GridSeries, path: Path, wanted: Sequence[str]) -> dict[str, tup
     if path.is_dir():
         bundle = TraceBundle.read(path, tables=["grid"])
         require_sound(bundle)
-    elif not path.is_file():
-        raise UserError("no such file", where=path, hint="paths are relative to the scenario file")
     else:
+        require_file(path)
         options = {"column": given.column, "unit": given.unit, "regions": wanted}
         bundle = import_bundle(importer.Grid, [path], importer.Grid.Params(**options))
     nothing = UserError(f"gives no {given.quantity}", where=path)

@@ -455,9 +455,14 @@ def _stamps(values: Any, form: str | None) -> Instants:
         if not re.search(HAS_YEAR, form):
             # In some leap year.
             plain, form = "2000 " + plain, f"%Y {form}"
-        parsed = pd.to_datetime(
-            plain, format=form, errors="coerce", utc="%z" in form or "%Z" in form
-        )
+        has_zone = "%z" in form or "%Z" in form
+        read: Any = functools.partial(pd.to_datetime, errors="coerce", utc=has_zone)
+        parsed = read(plain, format=form)
+        # pandas takes the seconds 60 and 61 for those of the next minute.
+        for second in (60, 61) * ("%S" in form):
+            some = plain.where(parsed.dt.second < 2)
+            late = read(some, format=form.replace("%S", str(second)))
+            parsed = parsed.mask(late + pd.Timedelta(second, "s") == parsed)
         local |= parsed.dt.tz is None
     else:
         half = pc.extract_regex(text, _HALF_DAY)

@@ -20,6 +20,8 @@ from fedsim.errors import UserError
 from fedsim.files.documents import json_text
 
 _KEY = "sha256"
+PATHS_ARE_RELATIVE = "relative paths refer to the scenario's folder"
+"""Hint for a file that a scenario names and that does not exist."""
 
 
 def file_sha256(path: Path) -> str:
@@ -76,6 +78,14 @@ def require_regular(path: Path) -> None:
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
+
+
+def require_file(path: Path) -> None:
+    """Refuse a file named by the user that does not exist or is not one."""
+    if not path.is_file():
+        if path.exists():
+            raise UserError("is not a regular file", where=path)
+        raise UserError("no such file", where=path, hint=PATHS_ARE_RELATIVE)
 
 
 def text_sha256(text: str) -> str:

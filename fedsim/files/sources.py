@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from fedsim.errors import UserError, refused
+from fedsim.errors import UserError, cut, refused
 from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.delimited import repeated
 from fedsim.files.documents import parsed
@@ -33,6 +33,11 @@ _COMPANION = re.compile(
     re.IGNORECASE,
 )
 _CHUNK_BYTES = 1 << 24
+_HALF_CHARACTER = re.compile(
+    r"\\u(?<!\\\\u)[dD]"
+    r"(?:[89abAB]..(?!\\u[dD][c-fC-F])|[c-fC-F]..(?<!\\u[dD][89abAB]..\\u[dD]...))"
+)
+"""A surrogate of JSON without the other one, which no file or table can hold."""
 
 
 def _utf8(data: bytes) -> bytes:
@@ -174,6 +179,11 @@ class SourceFile:
             yield row
 
     def _parsed(self, text: str, line: int | None, hint: str) -> Any:
+        if half := _HALF_CHARACTER.search(text):
+            begin, end = text.rfind('"', 0, half.start()), text.find('"', half.end()) + 1
+            message = f"has half a character, {half[0]}, in {cut(text[begin:end])}"
+            at = line or text.count("\n", 0, begin) + 1
+            raise self.error(message, "write the whole character", line=at)
         try:
             return parsed(text)
         except json.JSONDecodeError as error:

@@ -6,11 +6,13 @@ import contextlib
 import multiprocessing
 import os
 import re
+import sys
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ class AppSource:
             hint = "correct it in pyproject.toml: package.module:app"
             raise UserError("is not a module and an app", where=f"{folder}: {reference}", hint=hint)
         if folder is not None:
-            announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
+            announce_user_code(_file_of(reference.partition(":")[0], folder))
         try:
             app = fl.load_app(reference, fl.LoadServerAppError, folder)
         except (Exception, SystemExit) as error:
@@ -55,6 +57,20 @@ class AppSource:
                 hint="correct [tool.flwr.app.components] in pyproject.toml",
             )
         return app
+
+
+def _file_of(module: str, folder: Path) -> Path:
+    """The file that Python imports as a module of an app: perhaps one outside its folder."""
+    file = folder / module
+    path = [*([] if str(folder) in sys.path else [str(folder)]), *sys.path]  # As Flower does.
+    for name in accumulate(module.split("."), "{}.{}".format):
+        # As an import does, which would run the packages, too.
+        specs = (finder.find_spec(name, path) for finder in sys.meta_path)
+        if (spec := next(filter(None, specs), None)) is None:
+            break
+        file = Path(spec.origin if spec.has_location and spec.origin else name)
+        path = spec.submodule_search_locations or []
+    return file
 
 
 @dataclass(frozen=True)

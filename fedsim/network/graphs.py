@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from fedsim.errors import UserError, raise_all, refused
+from fedsim.files.checksums import require_file
 from fedsim.files.delimited import repeated
 from fedsim.files.sources import Sources
 from fedsim.network.base import NetworkContext
@@ -270,8 +271,7 @@ def _server_alone() -> nx.Graph[str]:
 
 def read_graph(path: Path) -> Any:
     """The graph in a file, read according to its extension."""
-    if not path.is_file():
-        raise UserError("no such file", where=path, hint="paths are relative to the scenario file")
+    require_file(path)
     extension = path.suffix.lower()
     if extension in EDGE_LISTS:
         return _read_edge_list(path)

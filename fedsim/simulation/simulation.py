@@ -83,8 +83,9 @@ class Simulation(Above):
         self._engine = engine = Engine() if live is None else live.engine
         self._evaluations = evaluations
         self._plane = plane
-        # A dispatch is fewer than ten events.
-        engine.most_at_once = 10 * dispatches_in_vain(clients.population.clients)
+        # A dispatch is fewer than ten events. Many at one instant are meant only if more than time ends the run.
+        counts = stop.rounds or stop.dispatches or stop.arrivals or stop.target
+        engine.most_at_once = dispatches_in_vain(clients.population.clients) * (10 if counts else 1)
         network = clients.population.network
         updates = Updates(recorder, plane, clients.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]

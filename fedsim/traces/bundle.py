@@ -162,6 +162,12 @@ class TraceBundle:
         """The error for a mistake in the bundle."""
         return UserError(message, where=self.where, hint=hint)
 
+    def import_again(self, option: str, value: str | None = None) -> str:
+        """How to correct the unit of its values: by this option, if its importer has it."""
+        if option not in self.manifest.options:
+            return "correct its source, and import it again"
+        return f"import it again with -s {option}={value or '...'}"
+
     @property
     def devices(self) -> Any:
         """The table of devices."""

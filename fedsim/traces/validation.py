@@ -127,8 +127,8 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
         > _LONGEST_S,
     }
     for fact in (text for text, doubted in doubts.items() if doubted):
-        hint = f"if not, import it again with -s time_unit={fitting_unit(start, unit) or '...'}"
-        return bundle.error(f"{fact}: are its times in the right unit?", hint)
+        again = bundle.import_again("time_unit", fitting_unit(start, unit))
+        return bundle.error(f"{fact}: are its times in the right unit?", f"if not, {again}")
     return None
 
 
@@ -145,10 +145,11 @@ def implausible_rates(bundle: TraceBundle, part: str = "") -> UserError | None:
         is_rate = option == "rate_unit"
         low, high = _SERVERS_BPS if is_rate and _are_servers(bundle) else bounds
         if len(values) and not low <= (median := float(np.median(values))) <= high:
-            hint = f"if not, import it again with -s {option}=..."
             return bundle.error(
                 f"the median {what} is {written(median)}: are its {what}s in the right unit?",
-                hint + "; if these are servers, give them the kind server" * is_rate,
+                f"if not, {bundle.import_again(option)}"
+                + "; if these are servers, give them the kind server"
+                * (is_rate and option in bundle.manifest.options),
             )
     return None
 

@@ -132,7 +132,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (Carbon(file=tmp_path / "GB.csv"), "no carbon intensity"),
         (Carbon(file=tmp_path / "high.csv"), "high.csv: has the value 1e[+]300 g/kWh"),
         (Carbon(file=tmp_path / "gone.csv"), "gone.csv: no such file"),
-        (Carbon(file=tmp_path / "{region}.csv", region="pipe"), "pipe.csv: no such file"),
+        (Carbon(file=tmp_path / "{region}.csv", region="pipe"), "pipe.csv: is not a regular file"),
         (
             Carbon(file=tmp_path / "{region}.csv", region="FR"),
             "FR.csv: has no row .* is 'FR'\n  its regions are DE",

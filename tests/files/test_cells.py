@@ -65,6 +65,19 @@ def test_instants_that_cannot_be_read(text: str) -> None:
     assert instants(pa.array([text, "2024-05-01"])).bad.tolist() == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("form", "right", "wrong"),
+    [
+        ("%d.%m.%Y %H:%M:%S", "31.12.2016 23:59:59", "31.12.2016 23:59:60"),
+        ("%d/%b/%Y:%H:%M:%S %z", "01/May/2024:08:00:01 +0200", "01/May/2024:08:00:61 +0200"),
+        ("%b %d %H:%M:%S", "May  1 08:01:00", "May  1 08:00:60"),
+        ("%Y%m%d%H%M%S%f", "20240501101601601234", "20240501101660601234"),
+    ],
+)
+def test_a_minute_has_sixty_seconds_in_every_form(form: str, right: str, wrong: str) -> None:
+    assert instants(pa.array([wrong, right]), form=form).bad.tolist() == [True, False]
+
+
 def test_instants_of_other_kinds() -> None:
     moment = pd.Timestamp("2024-05-01T08:00:00Z")
     us = moment.value // 1000

@@ -151,6 +151,37 @@ def test_users_code_can_be_refused(checkout: Path, monkeypatch: pytest.MonkeyPat
         execute(app, load_devices(None, "x"))
 
 
+@pytest.mark.parametrize(
+    ("reference", "file", "error"),
+    [
+        ("fedsim_both:app", "app/fedsim_both.py", "SystemExit: {}"),
+        ("fedsim_other:app", "other/fedsim_other.py", "SystemExit: {}"),
+        ("fedsim_package.inner:app", "other/fedsim_package/inner.py", "SystemExit: {}"),
+        ("fedsim_package.lost:app", "other/fedsim_package/__init__.py", "No module named"),
+        ("fedsim_space.inner:app", "app/fedsim_space/inner.py", "SystemExit: {}"),
+        ("os:system", None, "is a builtin"),
+    ],
+)
+def test_the_file_that_is_named_is_the_one_that_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reference: str, file: str | None, error: str
+) -> None:
+    for name in (
+        *("app/fedsim_both.py", "other/fedsim_both.py", "other/fedsim_other.py"),
+        *("other/fedsim_package/__init__.py", "other/fedsim_package/inner.py"),
+        "app/fedsim_space/inner.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("if '__init__' not in __file__: raise SystemExit(__file__)")
+    monkeypatch.syspath_prepend(tmp_path / "other")
+    monkeypatch.setenv("FEDSIM_NO_USER_CODE", "1")
+    shown = "os" if file is None else re.escape(str(tmp_path / file))
+    with pytest.raises(UserError, match=f"^the code in {shown} may not run"):
+        AppSource(reference, tmp_path / "app").load()
+    monkeypatch.delenv("FEDSIM_NO_USER_CODE")
+    with pytest.raises(UserError, match=error.format(shown)):
+        AppSource(reference, tmp_path / "app").load()
+
+
 def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Path) -> None:
     folder = checkout / "fedsim" / "bundled" / "templates" / "flower"
     app = App.read(folder, "num-server-rounds=3 learning-rate=0.5")

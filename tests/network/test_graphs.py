@@ -77,6 +77,7 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
         ({"name": "barabasi_albert", "nodes": 10_000, "links": 100}, "is too large"),
         ({"name": "watts_strogatz", "nodes": 100_000, "neighbors": 50_000}, "is too large"),
         ({"name": "file", "path": "absent.gml"}, "no such file"),
+        ({"name": "file", "path": "/dev/null"}, "is not a regular file"),
         ({"name": "file", "path": "net.graphml"}, "cannot be read"),
         ({"name": "file", "path": "twice.graphml"}, "one <edge> has the key 'k' twice"),
         ({"name": "file", "path": "nodes.graphml"}, "one <graph> has the key 'a' twice"),

@@ -96,6 +96,9 @@ def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.where == "devices"
     assert len(simulate(**timeless, rounds=100).rows) == 200
     assert len(simulate(step_s=[1, 1], rounds=1000).rows) == 2000
+    # Nothing but time ends this run, so few events show that none passes.
+    with pytest.raises(UserError, match=r"^devices: 200 events took no time"):
+        simulate(**timeless, until_s=3600.0)
 
 
 def test_rounds_without_clients_that_take_no_time_end_the_run(

@@ -464,7 +464,7 @@ def fast_links(world: World) -> Iterator[UserError]:
         world,
         lambda bps: np.isfinite(bps) & (bps > _FASTEST_LINK_BPS),
         "more than 100 Gbit/s",
-        "check the unit of the rates; of an imported trace, its option rate_unit",
+        "check the unit of the rates, of an imported trace that of its source",
     )
 
 

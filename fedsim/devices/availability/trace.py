@@ -92,6 +92,6 @@ class TraceAvailability(AvailabilityModel):
             raise bundle.error(
                 f"a client comes online every {format_duration(cycle_s)} as the trace repeats: are its times in the "
                 "right unit?",
-                "import it again with -s time_unit=..., or do not repeat it: on_end: unavailable",
+                f"{bundle.import_again('time_unit')}, or do not repeat it: on_end: unavailable",
             )
         return index

@@ -11,15 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.files.checksums import PATHS_ARE_RELATIVE, require_file
 from fedsim.files.delimited import hint_of_header
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import (
-    PATHS_ARE_RELATIVE,
     as_tokens,
     names_of_arrays,
     read_arrays,
     read_table,
-    require_file,
     resolve,
     row_place,
     test_marks,
@@ -265,6 +264,8 @@ _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 _SETS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
 """Folders that are not classes."""
 _KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
+_MOST_OTHERS = 100_000
+"""Files and folders without an image after which a folder counts as one of something else."""
 
 
 class ImageFolder(DatasetComponent):
@@ -307,7 +308,12 @@ class ImageFolder(DatasetComponent):
         if unknown := sorted(set(_class_folders(parts[-1])) - set(classes)):
             message = f"there is no class '{unknown[0]}' in {parts[0]}"
             raise UserError(message, where=parts[-1])
-        files = [_images(part, name) for part in parts for name in classes]
+        folders = [part / name for part in parts for name in classes]
+        for path in [*parts, *folders]:
+            if path != root and root.resolve().is_relative_to(path.resolve()):
+                message = f"leads to {path.resolve()}, which contains the data set"
+                raise UserError(message, where=path, hint="link to the images of one class")
+        files = [*map(_images, folders)]
         empty = [parts[0] / name for name, found in zip(classes, files, strict=False) if not found]
         counts = [sum(map(len, files[: len(classes)])), sum(map(len, files[len(classes) :]))]
         if empty or (len(parts) > 1 and not counts[1]):
@@ -331,12 +337,14 @@ class ImageFolder(DatasetComponent):
         )
 
 
-def _images(part: Path, name: str) -> list[Path]:
-    return [
-        path
-        for path in sorted((part / name).rglob("*"))
-        if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
-    ]
+def _images(folder: Path) -> list[Path]:
+    images = []
+    for number, path in enumerate(folder.rglob("*")):
+        if path.suffix.lower() in _ENDINGS and not path.name.startswith("."):
+            images.append(path)
+        elif not images and number >= _MOST_OTHERS:
+            break
+    return sorted(images)
 
 
 def _opened(path: Path) -> Image:

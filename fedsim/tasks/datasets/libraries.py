@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError, cut, nearest_or_all, refused
-from fedsim.files.checksums import require_regular
+from fedsim.files.checksums import require_file, require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.room import open_parquet, read_arrow
 from fedsim.files.sources import CODECS
@@ -33,7 +33,6 @@ from fedsim.tasks.reading.files import (
     local_folder,
     may_download,
     read_bytes,
-    require_file,
     resolve,
     texts,
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
+from fedsim.errors import cut
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.files import (
@@ -14,7 +16,6 @@ from fedsim.tasks.reading.files import (
     locate,
     read_arrays,
     read_bytes,
-    reading,
 )
 from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
 from fedsim.vocabulary.arrays import Floats, Ints
@@ -159,21 +160,27 @@ class HeartDisease(DatasetComponent):
 
 def _read(path: Path) -> tuple[Floats, Ints]:
     """Features (n, 13) and labels (n,) of the patients without missing values."""
-    rows = []
+    import pyarrow as pa
+
+    from fedsim.files.cells import numbers
+
+    lines, rows = [], []
     for number, line in enumerate(read_bytes(path).decode("utf-8", "replace").splitlines(), 1):
         cells = line.split(",")
         if len(cells) != _COLUMNS:
             raise damaged(path, f"line {number} has {len(cells)} columns, not {_COLUMNS}")
         used = [*cells[:_FEATURES], cells[_TARGET]]
-        if "?" in used:
-            continue
-        with reading(path, f"line {number}"):
-            rows.append([float(cell) for cell in used])
+        if "?" not in used:
+            lines.append(number)
+            rows.append(used)
     if not rows:
         raise damaged(path, "it has no complete patient")
-    table = np.array(rows)
-    if not (np.abs(table) <= np.finfo(np.float32).max).all():
-        raise damaged(path, "a value is not finite in float32")
+    table = numbers(pa.array([*chain.from_iterable(rows)]))[0].reshape(len(rows), -1)
+    wrong = ~(np.abs(table) <= np.finfo(np.float32).max)
+    wrong[:, -1] |= ~np.isin(table[:, -1], range(5))
+    for row, column in np.argwhere(wrong)[:1].tolist():
+        what = "class from 0 to 4" if column == _FEATURES else "number that is finite in float32"
+        raise damaged(path, f"line {lines[row]} has {cut(rows[row][column])!r}, not a {what}")
     plain = [table[:, column] for column in range(_FEATURES) if column not in _CODES]
     coded = [table[:, column] == code for column, codes in _CODES.items() for code in codes]
     return np.stack([*plain, *coded], axis=1).astype(np.float64), (table[:, -1] > 0).astype(int)

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError, reason, refused
-from fedsim.files.checksums import require_regular
+from fedsim.files.checksums import require_file, require_regular
 from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 DATA_VARIABLE = "FEDSIM_DATA"
 """Environment variable that names the folder with ``datasets/<name>/``."""
-
-PATHS_ARE_RELATIVE = "relative paths refer to the scenario's folder"
-"""Hint for a file that a scenario names and that does not exist."""
 
 _ENDINGS = ("", *CODECS)
 
@@ -135,14 +132,6 @@ def absent(name: str, missing: Sequence[str], source: Path | None) -> UserError:
         where=f"data set {name}",
         hint=f"put the files into a folder and name it with root: FOLDER, or as ${DATA_VARIABLE}/datasets/{name}",
     )
-
-
-def require_file(path: Path) -> None:
-    """Refuse a file named by the user that does not exist."""
-    if not path.is_file():
-        if path.exists():
-            raise UserError("is not a regular file", where=path)
-        raise UserError("no such file", where=path, hint=PATHS_ARE_RELATIVE)
 
 
 _DAMAGED = "the file is damaged or has unexpected content"

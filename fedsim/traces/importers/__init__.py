@@ -137,8 +137,9 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
         pa.ArrowException,
     ) as error:
-        # A name that is not UTF-8 is no fault of the format.
-        if users_line(error) is not None or isinstance(error, UnicodeEncodeError):
+        # The name of a file that is not UTF-8 is no fault of the format.
+        is_name = isinstance(error, UnicodeEncodeError) and error.object[error.start] >= "\udc80"
+        if users_line(error) is not None or is_name:
             raise
         problem = reason(error)
         if not is_bundled(importer):

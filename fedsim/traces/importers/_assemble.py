@@ -199,12 +199,13 @@ def numbers_of(
     bounds: Bounds = NOT_NEGATIVE,
     unit: str = "",
 ) -> Floats:
-    """Values of JSON or a pickle as numbers.
+    """Values of JSON, a pickle or a line of text as numbers.
 
     ``where`` returns the location of the value with an index, for messages.
     """
     try:
-        if not {bool, list, tuple, dict}.isdisjoint(map(type, values)):
+        # NumPy reads the text 1_0 as 10, as Python does.
+        if not {bool, str, list, tuple, dict}.isdisjoint(map(type, values)):
             raise TypeError
         numbers = np.asarray(values, np.float64).reshape(len(values))
     except (TypeError, ValueError, OverflowError):

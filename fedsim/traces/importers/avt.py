@@ -61,10 +61,11 @@ class Avt(Importer):
         if len(odd := np.flatnonzero(seconds % 1)):
             raise UserError(f"a time is '{flat[odd[0]]}'", where=wheres[device[odd[0]]], hint=_LINE)
         is_first = run_starts(device)
-        for row, numbers in enumerate(cells):
-            if not numbers or len(numbers) - 1 != 2 * int(numbers[0]):
-                message = f"its number of intervals does not agree with its {len(numbers)} numbers"
-                raise UserError(message, where=wheres[row], hint=_LINE)
+        counted = np.full(len(ids), np.nan)
+        counted[device[is_first]] = seconds[is_first]
+        for row in np.flatnonzero(2 * counted + 1 != [*map(len, cells)])[:1]:
+            message = f"its number of intervals does not agree with its {len(cells[row])} numbers"
+            raise UserError(message, where=wheres[row], hint=_LINE)
         start_us, end_us = microseconds(seconds[~is_first]).reshape(-1, 2).T
         device = device[~is_first][::2]
         caveats = []

@@ -142,5 +142,7 @@ def test_a_trace_that_repeats_within_a_second_is_refused(window_us: int, tmp_pat
     )
     devices = {"trace": str(tmp_path / "short"), "compute": STEPS, "network": LINKS}
     loaded = fedsim.read_scenario(timing(devices, clients=1))
-    with pytest.raises(UserError, match=r"short: a client comes online every .*\n.*time_unit="):
+    with pytest.raises(
+        UserError, match=r"short: a client comes online every .*\n.*correct its source"
+    ):
         check(loaded)

@@ -227,9 +227,17 @@ def test_heart_disease_drops_columns_codes_and_incomplete_patients(tmp_path: Pat
     assert len(dataset.test_y) == 16
     labels = np.sort(np.concatenate([dataset.train_y, dataset.test_y]))
     assert labels.tolist() == [0] * 16 + [1] * 32, "target = (num > 0)"
-    (tmp_path / "processed.va.data").write_text("".join(rows).replace("145", "1e308"))
-    with pytest.raises(UserError, match="not finite in float32"):
-        load("heart_disease", root=tmp_path)
+    for old, new, what in (
+        ("145", "1e308", "number that is finite in float32"),
+        ("145", "1_45", "number that is finite in float32"),
+        *((",1\n", f",{wrong}\n", "class from 0 to 4") for wrong in ("-1", "9", "0.5", "5", "x")),
+    ):
+        (tmp_path / "processed.va.data").write_text("".join(rows).replace(old, new))
+        line, shown = (2 if old == ",1\n" else 1), new.strip(",\n")
+        with pytest.raises(
+            UserError, match=rf"processed\.va\.data: .*line {line} has '{shown}', not a {what}"
+        ):
+            load("heart_disease", root=tmp_path)
     (tmp_path / "processed.va.data").write_text("1,2,3\n")
     with pytest.raises(UserError, match=r"processed\.va\.data.*line 1 has 3 columns"):
         load("heart_disease", root=tmp_path)
@@ -366,6 +374,31 @@ def test_folders_of_images_become_data_sets(tmp_path: Path) -> None:
     assert resized.test_x.shape == (6, 1, 2, 3)
     alone = load("image_folder", root=tmp_path / "train", test_share=0.5)
     assert (len(alone.train_y), len(alone.test_y)) == (3, 3)
+
+
+def test_links_to_folders_of_images_lead_to_one_class(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.tasks.datasets.files._MOST_OTHERS", 3)
+    for name in ("im/a", "im/b", "scratch/c"):
+        save_image(tmp_path / name / "0.png", 1)
+    link = tmp_path / "im" / "z"
+    link.symlink_to(tmp_path / "scratch" / "c")
+    assert load("image_folder", root=tmp_path / "im").class_names == ("a", "b", "z")
+    for target in (Path("/"), tmp_path, tmp_path / "im", Path("..")):
+        link.unlink()
+        link.symlink_to(target)
+        with pytest.raises(UserError, match=r"im.z: leads to .*, which contains the data set"):
+            load("image_folder", root=tmp_path / "im")
+    link.rename(tmp_path / "train")
+    (tmp_path / "test").mkdir()
+    with pytest.raises(UserError, match=r"train: leads to"):
+        load("image_folder", root=tmp_path)
+    for number in range(4):
+        (tmp_path / "scratch" / "d" / f"{number}").mkdir(parents=True)
+    save_image(tmp_path / "scratch" / "d" / "3" / "4" / "0.png", 1)
+    with pytest.raises(UserError, match=r"d: contains no images"):
+        load("image_folder", root=tmp_path / "scratch")
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -189,6 +189,15 @@ REFUSED: list[tuple[Any, ...]] = [
     ("ai_benchmark", {"a": 1, "b": "x"}, "give the raw AI Benchmark list"),
     ("avt", "ok 1 1 2\nx\t2\t 1 2\n", ":2: "),
     ("avt", "ok 1 1 2\nx\t1\t 1.5 2\n", ":2: a time is '1.5'"),
+    ("avt", "ok 1 1 2\nx\t1\t 1_0 2_0\n", ":2: a time is '1_0'"),
+    ("avt", "ok 1 1 2\nx\t1\t １０ ２０\n", ":2: a time is '１０'"),
+    ("avt", "ok 1 1 2\nx\t1_0\t 1 2\n", ":2: a time is '1_0'"),
+    ("avt", "ok 1 1 2\nx\t\t\n", ":2: its number of intervals"),
+    (
+        "fedscale",
+        {"9": {"active": ["1_0"], "inactive": [50], "finish_time": 99}},
+        ", client 9: 'active' is '1_0'",
+    ),
     ("avt", "ok 1 1 2\nok 1 1 2\n", ":2: repeats the node ok"),
     ("avt", "x\t0\t \n", "-s window="),
     ("fedscale", {"9": {"active": [0, 7], "inactive": [5], "finish_time": 9}}, "of equal length"),
@@ -207,6 +216,20 @@ REFUSED: list[tuple[Any, ...]] = [
     ("fedscale", {"9": {"x": 1}}, "has none of active, computation"),
     ("fedscale", '{\n"1": {"active": [1,\n', ":3:1: is not JSON"),
     ("fedscale", b'{"1": "\xff"}', "is not a text file"),
+    (
+        "ai_benchmark",
+        pickle.dumps({"\ud800A": 100}),
+        "csv: not in the ai_benchmark format: 'utf-8' codec",
+    ),
+    *(
+        (name, text, 'csv:2: has half a character, \\ud800, in "\\ud800A"')
+        for name, text in (
+            ("ai_benchmark", '{\n"\\ud800A":100,"B":200}'),
+            ("fedscale", '{\n"\\ud800A": {"computation": 1, "communication": 1}}'),
+            ("flash", '{\n"\\ud800A": {}}'),
+            ("mobiperf", '[\n{"device": "\\ud800A"}]'),
+        )
+    ),
     ("fedscale", pickle.dumps({1: {"active": [0]}})[:20], "the pickle is damaged"),
     ("avt", "", "has no nodes"),
     ("flash", {"a": timer(1, [])}, "devices row 0: the window"),

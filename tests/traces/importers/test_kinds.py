@@ -1335,6 +1335,20 @@ KINDS: dict[str, tuple[Any, ...]] = {
         "the median step time is 19,844 d: are its step times in the right unit?\n"
         "  if not, import it again with -s compute_unit=...",
     ),
+    **{
+        f"odd rates in {format_}, which has no option of a unit": (
+            format_,
+            {name: text},
+            {},
+            lambda bundle: str(implausible_rates(bundle)).partition("if not, ")[2],
+            "correct its source, and import it again",
+        )
+        for format_, name, text in (
+            ("mahimahi", "a.up", "5\n" * 200),
+            ("nyu_mets", "a.csv", "9,bits/sec\n9,bits/sec\n"),
+            ("pensieve", "a", "0\t0.001\n1\t0.001\n"),
+        )
+    },
     "round trips in another unit": (
         "table",
         "device,rtt\na,18500\n",

@@ -73,6 +73,13 @@ def test_ucc_players_are_not_the_link(tmp_path: Path) -> None:
     assert any("player" in caveat for caveat in both.manifest.caveats)
 
 
+@pytest.mark.parametrize("second", [60, 61])
+def test_ucc_minutes_have_sixty_seconds(tmp_path: Path, second: int) -> None:
+    rows = (f"{stamp(each)},0,5G,100,10,D,-,-" for each in (0, 1, second))
+    message = refused("ucc5g", ucc(tmp_path / "a.csv", *rows))
+    assert f"a.csv:4: Timestamp is '{stamp(second)}'" in message
+
+
 @pytest.mark.real_data
 def test_real_ucc(real_traces: Path) -> None:
     source = real_traces / "ucc_5g" / "ucc_5g_production.zip"
