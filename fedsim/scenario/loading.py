@@ -109,15 +109,17 @@ class LoadedScenario:
             raise self.located(error) from error.__cause__
 
     def located(self, error: UserError) -> UserError:
-        """The error with its file, line and column, if it names a key, or a missing file that a key refers to."""
+        """The error with its file, line and column, if it names a key, or a path in it without a file."""
         words = (error.where or "").split(".")
         if words[0] not in Scenario.model_fields:
-            # It may be a missing file whose path is the value of a key.
+            # It may be a path that is the value of a key, and neither a file nor a folder.
             file = Path(error.where or "")
             keys = [
                 key
                 for key, value in _values(self.source.data)
-                if isinstance(value, str) and self.folder / value == file and not file.exists()
+                if isinstance(value, str)
+                and self.folder / value == file
+                and not (file.is_file() or file.is_dir())
             ]
             if not keys:
                 return error

@@ -113,6 +113,7 @@ missing parameter | digits iid => dirichlet | task.partition.alpha: is missing
 missing file | + server: {method: {name: mine.py:Mine}} | s.yaml:7:25: server.method.name | no such file | mine.py
 more clients than samples | digits clients: 3 => clients: 3000 | s.yaml:1:44: task.partition | 3,000 clients | 1,438
 missing data | digits {name: digits} => {name: npz, path: no.npz} | s.yaml:1:35: task.dataset.path: | no.npz: no such
+a device for data | digits {name: digits} => {name: npz, path: /dev/null} | s.yaml:1:35: task.dataset.path: | regular
 ragged centers | centers: [1, 2, 3] => centers: [[1, 2], [3]] | quadratic
 fewer step times | step: 1s => step: [1s, 2s] | s.yaml:4:33: devices.compute.step: 2 step times for 3 clients
 many runs where one is wanted | + sweep: {seeds: [1, 2]} | sweep | fedsim sweep
