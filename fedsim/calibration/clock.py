@@ -16,6 +16,7 @@ from fedsim.vocabulary.formatting import format_counted, format_names
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z; empty or never for what did not happen"
 _FIRST_S, _LAST_S = 365 * 86_400.0, 4_070_908_800.0
 """1971 and 2099: earlier and later dates stand for an instant that never came."""
+FAR_DATES = "dates before 1971 and after 2098"
 _RESOLUTIONS_US = (60_000_000, 1_000_000, 100_000, 10_000, 1000)
 """Resolutions of clocks in microseconds that lengthen or shorten spans noticeably."""
 _MOST_DAYS = 31
@@ -94,7 +95,7 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, Floats]
             far += int(never.sum())
         if far:
             never_came = f"stand for what never happened ({format_counted(far, 'cell')})"
-            flags.append(f"Dates before 1971 and after 2098 {never_came}.")
+            flags.append(f"{FAR_DATES.capitalize()} {never_came}.")
     every = np.concatenate(list(seconds.values()))
     if cells.are_days(every) and np.nanmax(every) - np.nanmin(every) < _MOST_DAYS:
         columns = format_names(list(column.values()))

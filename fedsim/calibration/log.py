@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.calibration.clock import Clock, instants
+from fedsim.calibration.clock import FAR_DATES, Clock, instants
 from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files import cells
 from fedsim.files.frames import Frame, TableFile, first_of
@@ -198,7 +198,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for name in filter(column.__contains__, INSTANTS):
         late = (log[name] - origin_s > LONGEST_S).to_numpy()
         frame.refuse(late, f"{column[name]} is {{}}", hint, column[name])
-    hint = "every dispatch needs its client, and when it started"
+    hint = f"every dispatch needs its client, and when it started; {FAR_DATES} are unknown"
     for name in ("client", "start_s"):
         frame.refuse(log[name].isna().to_numpy(), f"{column[name]} is {{}}", hint, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])

@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 import numpy as np
 import pandas as pd
 
-from fedsim.calibration.clock import instants
+from fedsim.calibration.clock import FAR_DATES, instants
 from fedsim.calibration.log import NAMES, Log, numbered, spelled
 from fedsim.errors import UserError
 from fedsim.files import cells
@@ -92,7 +92,8 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     rows = {"client": client, "part": part, "lasts_s": duration_s, "to_s": to_s, "w": power_w}
     every = pd.DataFrame(rows).dropna(subset=["to_s", "w"])
     if every.empty:
-        raise frame.error("has no reading with a time and a power", "measure again")
+        hint = f"measure again; {FAR_DATES} are unknown"
+        raise frame.error("has no reading with a time and a power", hint)
     by_time = every.groupby(["client", "part", "to_s"])
     differing = int((by_time["w"].nunique() > 1).sum())
     readings = by_time.mean().reset_index().sort_values("to_s", kind="stable")

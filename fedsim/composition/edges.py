@@ -193,8 +193,9 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
         values = np.zeros(len(frame))
         if name in frame:
             values = frame.number(name, 1.0, None)
-            wrong = ~Bounds(0, LONGEST_S).contain(values)
-            frame.refuse(wrong, f"{name} is {{}}", "give a number of 0 or more", name)
+            bounds = Bounds(0, LONGEST_S)
+            wrong = ~bounds.contain(values)
+            frame.refuse(wrong, f"{name} is {{}}", f"it must be {bounds}", name)
         seconds.append(values.tolist())
     since_ns = [to_ns(each) // 1000 * 1000 for each in seconds[0]]
     rows = sorted(zip(texts[0], since_ns, seconds[1], texts[1], strict=True))

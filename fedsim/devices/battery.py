@@ -120,7 +120,7 @@ class Batteries:
         if charge >= floor_j:
             return now_ns
         missing_ns = (floor_j - charge) / self.recharge_w[index] * NS_PER_S
-        return min(NEVER, now_ns + math.ceil(missing_ns - ROUNDING_NS))
+        return min(NEVER, now_ns + math.ceil(min(missing_ns, NEVER) - ROUNDING_NS))
 
     def charge_j(self, client: int, now_ns: int) -> float:
         """Charge in joules of an idle client."""

@@ -73,7 +73,7 @@ def _tegrastats(source: SourceFile) -> Iterator[tuple[int, str]]:
     first = set[str]()
     for line, text in source.lines():
         time = _TEGRA_TIME.search(text)
-        rails = {name: int(milliwatts) for name, milliwatts in _RAIL.findall(text)}
+        rails = {name: float(milliwatts) for name, milliwatts in _RAIL.findall(text)}
         if time is None or not rails:
             hint = "log with the time and the power, as tegrastats of JetPack 5 does"
             raise source.error("the line has no time or no power", hint, line=line)

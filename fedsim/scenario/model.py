@@ -179,10 +179,11 @@ class GridSeries(Parameters):
     unit: str | None = None
     """Unit of the values, such as ``g/kWh``, ``lb/MWh`` or ``EUR/MWh``; by default the one in the header."""
 
-    @property
-    def is_pattern(self) -> bool:
-        """Whether each region has its file."""
-        return _REGION in str(self.file)
+    @model_validator(mode="after")
+    def _names_a_file(self) -> GridSeries:
+        if self.region is None and _REGION in str(self.file):
+            raise ValueError(f"give a region, for which {_REGION} in the name of the file stands")
+        return self
 
     @property
     def files(self) -> list[Path]:
@@ -415,7 +416,7 @@ class Server(Parameters):
 class Stop(Parameters):
     """When the run ends: at the first of these limits that is met."""
 
-    simulated_time: Duration | None = None
+    simulated_time: Duration | None = Field(default=None, gt=0)
     """Simulated time of the run."""
     rounds: int | None = Field(default=None, ge=1)
     """Rounds; server versions if the schedule has no rounds."""

@@ -218,6 +218,16 @@ BAD_POWER = {
         "05-01-2024 08:00:00 RAM 1/2MB GPU 3/3\n05-32-2024 08:00:01 RAM 1/2MB GPU 3/3\n",
         "007.csv:2: time is '2024-05-32T08:00:01'",
     ),
+    "tegrastats with absurd power": (
+        "007.csv",
+        f"05-01-2024 08:00:00 RAM 1/2MB GPU 3/3\n05-01-2024 08:00:01 RAM 1/2MB GPU {'9' * 5000}/3\n",
+        "007.csv:2: power is 'inf'",
+    ),
+    "a clock that was never set": (
+        "007.csv",
+        "time,power\n1970-01-01T00:00:06Z,2\n",
+        "007.csv: has no reading with a time and a power\n  .*before 1971",
+    ),
     "tegrastats without times": ("007.csv", "RAM 1/2MB VDD_IN 3mW/3mW\n", "007.csv:1: the line"),
 }
 

@@ -30,6 +30,13 @@ def test_a_low_device_rests_until_it_has_recharged() -> None:
     assert [book.row(i)["dispatched"] for i in range(2)] == [0.0, 21.0]
 
 
+def test_a_charge_that_never_comes_back_is_no_overflow() -> None:
+    script = {"name": "scripted", "rounds": [[0]]}
+    energy = {"battery_j": 30, "battery_floor": 0.5, "recharge_w": 1e-300}
+    book = simulate(step_s=[1], selection=script, rounds=2, until_s=60, energy=energy)
+    assert len(book.rows) == 1
+
+
 def test_a_resting_device_is_not_selected() -> None:
     """Two devices, cohort 1: each rests 9 s after its 12 s of work, so they take turns."""
     uniform = {"name": "uniform", "cohort": 1}
