@@ -150,7 +150,7 @@ class HuggingFace(DatasetComponent):
     name = "huggingface"
 
     class Params(PictureParameters):
-        path: str
+        path: Path | str
         """Folder that `save_to_disk` wrote, Parquet or Arrow file, folder of such files, or id of a data set on the
         hub, such as `ylecun/mnist`."""
         config: str | None = None
@@ -186,6 +186,7 @@ class HuggingFace(DatasetComponent):
     def load(self, folder: Path | None = None) -> Dataset:
         params = self.params
         path = resolve(Path(params.path), folder)
+        path = path.resolve() if path.is_dir() else path
         splits = self._splits(path)
         test = params.test_split or ("test" if "test" in splits else None)
         chosen = [params.split] if test in (None, params.split) else [params.split, test]
@@ -198,7 +199,7 @@ class HuggingFace(DatasetComponent):
         return dataset_of_table(
             [splits[split] for split in chosen],
             params,
-            name=params.path.rstrip("/").rpartition("/")[2],
+            name=path.name,
             folder=folder,
             images=path.parent if path.is_file() else path if path.is_dir() else None,
         )
@@ -206,14 +207,15 @@ class HuggingFace(DatasetComponent):
     def _splits(self, path: Path) -> dict[str, Any]:
         datasets = required("datasets", "huggingface", f"data set {self.name}")
         params = self.params
-        if not path.exists() and not may_download():
-            raise NotOnDisk("it is not on this disk", where=f"data set {params.path}")
-        # Without a network it would print a line for each of its attempts.
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         hint = (
             "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a data "
             "set on the hub (with a network); relative paths refer to the scenario's folder"
         )
+        # The library would read a folder of the working directory instead of the hub.
+        if not path.exists() and (Path(params.path).exists() or not may_download()):
+            raise NotOnDisk("it is not on this disk", where=f"data set {params.path}", hint=hint)
+        # Without a network it would print a line for each of its attempts.
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         with _reading(f"data set {params.path}", hint):
             if (path / "state.json").is_file():
                 loaded = _saved(path)
@@ -223,7 +225,7 @@ class HuggingFace(DatasetComponent):
             else:
                 if (path / "README.md").is_file():
                     _check_header(path / "README.md")
-                source = str(path) if path.is_dir() else params.path
+                source = str(path) if path.is_dir() else str(params.path)
                 given: dict[str, Any] = {"name": params.config, "revision": params.revision}
                 if path.is_file():
                     source = path.suffix.removeprefix(".")

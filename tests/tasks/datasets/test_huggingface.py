@@ -14,8 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import fedsim
 from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario
 from fedsim.tasks.reading.files import NotOnDisk, download_cache, no_downloads
+from tests.composition.interrupting import interrupted
 from tests.tasks.files import EPS, bitmap, equal
 from tests.tasks.toys import load
 
@@ -67,6 +70,39 @@ def test_images_on_disk_are_decoded_once(tmp_path: Path, monkeypatch: pytest.Mon
         "huggingface", path=str(tmp_path / "saved"), image="img", size=(2, 3), channels=3
     )
     assert resized.train_x.shape == (8, 3, 2, 3)
+
+
+def test_a_folder_beside_the_scenario_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even after the project was moved; an id of the hub stays, and is no folder of the working directory."""
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    project, set_key = tmp_path / "project", "task.dataset.path="
+    images(slice(0, 12)).save_to_disk(project / "saved")
+    (project / "link").symlink_to("saved")
+    file = project / "scenario.yaml"
+    file.write_text(
+        "task: {dataset: {name: huggingface, path: link}, partition: {name: iid, clients: 2},\n"
+        "  model: {name: mlp, hidden: [2]}}\n"
+        "training: {optimizer: {lr: 0.1}, batch_size: 4, local_epochs: 1}\n"
+        "devices: {compute: {name: values, step: 1s}, network: {name: static, down: 1Mbps, up: 1Mbps}}\n"
+        "stop: {rounds: 3}\n"
+    )
+    loaded = load_scenario(file)
+    assert loaded.resolved()["task"]["dataset"]["path"] == str(project / "link")
+    assert [*loaded.data_files()] == [str(project / "link")]
+    hub = load_scenario(file, [f"{set_key}ylecun/mnist"])
+    assert (hub.resolved()["task"]["dataset"]["path"], hub.data_files()) == ("ylecun/mnist", {})
+    complete = fedsim.run(file, tmp_path / "complete")
+    again = fedsim.run(tmp_path / "complete" / "scenario.yaml", tmp_path / "again")
+    interrupted(project / "runs" / "a", file)
+    moved = project.rename(tmp_path / "moved")
+    for run in (again, fedsim.resume(moved / "runs" / "a")):
+        assert run.metrics.equals(complete.metrics)
+    monkeypatch.chdir(moved)
+    (tmp_path / "other.yaml").write_text((moved / "scenario.yaml").read_text())
+    with pytest.raises(UserError, match="data set link: it is not on this disk"):
+        fedsim.run(tmp_path / "other.yaml", tmp_path / "none")
 
 
 def test_16_bit_images_keep_their_precision(tmp_path: Path) -> None:
