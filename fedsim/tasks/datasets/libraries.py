@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -229,8 +229,11 @@ class HuggingFace(DatasetComponent):
                 given: dict[str, Any] = {"name": params.config, "revision": params.revision}
                 if path.is_file():
                     source = path.suffix.removeprefix(".")
+                    if source not in datasets.packaged_modules._PACKAGED_DATASETS_MODULES:
+                        raise ValueError(f"{path.name} has an ending that is not known")
                     given = {"data_files": {params.split: str(path)}}
-                builder = datasets.load_dataset_builder(source, **given)
+                with _naming_inside(path) if path.is_dir() else nullcontext():
+                    builder = datasets.load_dataset_builder(source, **given)
                 if type(builder).__name__ == "Pandas":
                     raise ValueError("pickles could run any program")
                 if path.exists():
@@ -246,6 +249,21 @@ class HuggingFace(DatasetComponent):
                 builder.download_and_prepare()
                 loaded = builder.as_dataset()
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
+
+
+@contextmanager
+def _naming_inside(folder: Path) -> Iterator[None]:
+    """Refuse names of files outside the folder before the library, which connects to any server, looks for them."""
+    from datasets import data_files
+
+    resolve_pattern = data_files.resolve_pattern
+
+    def resolve_inside(pattern: str, base_path: str, *arguments: Any, **options: Any) -> Any:
+        _named(folder, pattern if "://" in pattern else os.path.join(base_path, pattern))
+        return resolve_pattern(pattern, base_path, *arguments, **options)
+
+    with mock.patch.object(data_files, "resolve_pattern", resolve_inside):
+        yield
 
 
 def _check_header(readme: Path) -> None:
@@ -305,11 +323,18 @@ def _features(path: Path) -> set[str]:
 
 
 def _inside(folder: Path | None, file: str) -> Path:
-    """The path of a file, which must be in the ``folder`` (None: on this disk)."""
-    path = Path(os.path.abspath((folder or Path()) / file))
-    if "://" in file or not path.is_relative_to(os.path.abspath(folder or "/")):
-        raise ValueError(f"it names the file {file!r}, which is not in its folder")
+    """The path of a regular file, which must be in the ``folder`` (None: on this disk)."""
+    path = _named(folder, file)
     require_regular(path)
+    return path
+
+
+def _named(folder: Path | None, file: str) -> Path:
+    """The path that a name or pattern stands for, which must be in the ``folder``."""
+    path = Path(os.path.abspath((folder or Path()) / file))
+    is_remote = "://" in file or "::" in file
+    if is_remote or not path.is_relative_to(os.path.abspath(folder or "/")):
+        raise ValueError(f"it names the file {file!r}, which is not in its folder")
     return path
 
 

@@ -6,7 +6,9 @@ import json
 import lzma
 import os
 import pickle
+import socket
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -317,6 +319,52 @@ def test_a_readme_names_files_of_its_folder_only(tmp_path: Path) -> None:
         else:
             with pytest.raises(UserError, match="not in its folder"):
                 load("huggingface", path=str(tmp_path / "own"), features=["a"])
+
+
+@pytest.mark.parametrize("header", ["README.md", ".huggingface.yaml"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        "data_files: http://{host}/x.csv",
+        "data_files: [{{split: train, path: [train.csv, 'http://{host}/x.csv']}}]",
+        "data_files: 'zip://x.csv::http://{host}/x.zip'",
+        "data_dir: http://{host}/x",
+        "data_dir: 'x::http://{host}/x'",
+        "data_dir: ../other",
+        "data_files: ../other/x.csv",
+    ],
+)
+def test_a_folder_opens_no_connection_and_no_other_folder(
+    tmp_path: Path, header: str, files: str
+) -> None:
+    for file in ("own/train.csv", "other/x.csv"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_bytes(ROWS)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        front = files.format(host=f"127.0.0.1:{server.getsockname()[1]}")
+        text = f"---\nconfigs:\n- config_name: default\n  {front}\n"
+        text = f"{text}---\n" if header == "README.md" else text
+        (tmp_path / "own" / header).write_text(text)
+        # A connection would wait for an answer.
+        loading = Thread(target=lambda: refusals.append(refusal_of(tmp_path / "own")), daemon=True)
+        refusals: list[str] = []
+        loading.start()
+        loading.join(20)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert "not in its folder" in refusals[0]
+
+
+def refusal_of(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load("huggingface", path=str(path), features=["a"])
+    return str(caught.value)
+
+
+def test_a_file_of_an_unknown_type_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "train.npz").write_bytes(ROWS)
+    assert "train.npz has an ending that is not known" in refusal_of(tmp_path / "train.npz")
 
 
 @pytest.mark.parametrize(
