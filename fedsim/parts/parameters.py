@@ -2,7 +2,7 @@
 
 Every section of a scenario and the ``Params`` of every part derive from :class:`Parameters`. While a scenario is
 loaded, paths in them become absolute, regardless of the type that contains them: ``Path``, ``FilePath | None``,
-``list[Path]``, ``dict[str, DirectoryPath]``.
+``list[Path]``, ``dict[str, DirectoryPath]``. Text for ``Path | str`` becomes a path if there is such a file or folder.
 """
 
 from __future__ import annotations
@@ -216,8 +216,11 @@ def _preparer(annotation: Any) -> _Preparer | None:
             if refuses_text and value not in choices:
                 return _NoNumber(value, repr(str(value)))
             if is_path and folder is not None and value not in choices:
+                path = folder / Path(value).expanduser()
+                if str in plain:
+                    return Path(os.path.abspath(path)) if os.path.exists(path) else value
                 # Unlike Path.resolve, realpath leaves a loop of symbolic links for its reader to report.
-                return Path(os.path.realpath(folder / Path(value).expanduser()))
+                return Path(os.path.realpath(path))
             return value
         if isinstance(value, Mapping):
             if default_name is not None and "name" not in value:

@@ -8,7 +8,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -150,7 +150,7 @@ class HuggingFace(DatasetComponent):
     name = "huggingface"
 
     class Params(PictureParameters):
-        path: str
+        path: Path | str
         """Folder that `save_to_disk` wrote, Parquet or Arrow file, folder of such files, or id of a data set on the
         hub, such as `ylecun/mnist`."""
         config: str | None = None
@@ -186,6 +186,7 @@ class HuggingFace(DatasetComponent):
     def load(self, folder: Path | None = None) -> Dataset:
         params = self.params
         path = resolve(Path(params.path), folder)
+        path = path.resolve() if path.is_dir() else path
         splits = self._splits(path)
         test = params.test_split or ("test" if "test" in splits else None)
         chosen = [params.split] if test in (None, params.split) else [params.split, test]
@@ -198,7 +199,7 @@ class HuggingFace(DatasetComponent):
         return dataset_of_table(
             [splits[split] for split in chosen],
             params,
-            name=params.path.rstrip("/").rpartition("/")[2],
+            name=path.name,
             folder=folder,
             images=path.parent if path.is_file() else path if path.is_dir() else None,
         )
@@ -206,14 +207,15 @@ class HuggingFace(DatasetComponent):
     def _splits(self, path: Path) -> dict[str, Any]:
         datasets = required("datasets", "huggingface", f"data set {self.name}")
         params = self.params
-        if not path.exists() and not may_download():
-            raise NotOnDisk("it is not on this disk", where=f"data set {params.path}")
-        # Without a network it would print a line for each of its attempts.
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         hint = (
             "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a data "
             "set on the hub (with a network); relative paths refer to the scenario's folder"
         )
+        # The library would read a folder of the working directory instead of the hub.
+        if not path.exists() and (Path(params.path).exists() or not may_download()):
+            raise NotOnDisk("it is not on this disk", where=f"data set {params.path}", hint=hint)
+        # Without a network it would print a line for each of its attempts.
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         with _reading(f"data set {params.path}", hint):
             if (path / "state.json").is_file():
                 loaded = _saved(path)
@@ -223,12 +225,15 @@ class HuggingFace(DatasetComponent):
             else:
                 if (path / "README.md").is_file():
                     _check_header(path / "README.md")
-                source = str(path) if path.is_dir() else params.path
+                source = str(path) if path.is_dir() else str(params.path)
                 given: dict[str, Any] = {"name": params.config, "revision": params.revision}
                 if path.is_file():
                     source = path.suffix.removeprefix(".")
+                    if source not in datasets.packaged_modules._PACKAGED_DATASETS_MODULES:
+                        raise ValueError(f"{path.name} has an ending that is not known")
                     given = {"data_files": {params.split: str(path)}}
-                builder = datasets.load_dataset_builder(source, **given)
+                with _naming_inside(path) if path.is_dir() else nullcontext():
+                    builder = datasets.load_dataset_builder(source, **given)
                 if type(builder).__name__ == "Pandas":
                     raise ValueError("pickles could run any program")
                 if path.exists():
@@ -244,6 +249,21 @@ class HuggingFace(DatasetComponent):
                 builder.download_and_prepare()
                 loaded = builder.as_dataset()
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
+
+
+@contextmanager
+def _naming_inside(folder: Path) -> Iterator[None]:
+    """Refuse names of files outside the folder before the library, which connects to any server, looks for them."""
+    from datasets import data_files
+
+    resolve_pattern = data_files.resolve_pattern
+
+    def resolve_inside(pattern: str, base_path: str, *arguments: Any, **options: Any) -> Any:
+        _named(folder, pattern if "://" in pattern else os.path.join(base_path, pattern))
+        return resolve_pattern(pattern, base_path, *arguments, **options)
+
+    with mock.patch.object(data_files, "resolve_pattern", resolve_inside):
+        yield
 
 
 def _check_header(readme: Path) -> None:
@@ -303,11 +323,18 @@ def _features(path: Path) -> set[str]:
 
 
 def _inside(folder: Path | None, file: str) -> Path:
-    """The path of a file, which must be in the ``folder`` (None: on this disk)."""
-    path = Path(os.path.abspath((folder or Path()) / file))
-    if "://" in file or not path.is_relative_to(os.path.abspath(folder or "/")):
-        raise ValueError(f"it names the file {file!r}, which is not in its folder")
+    """The path of a regular file, which must be in the ``folder`` (None: on this disk)."""
+    path = _named(folder, file)
     require_regular(path)
+    return path
+
+
+def _named(folder: Path | None, file: str) -> Path:
+    """The path that a name or pattern stands for, which must be in the ``folder``."""
+    path = Path(os.path.abspath((folder or Path()) / file))
+    is_remote = "://" in file or "::" in file
+    if is_remote or not path.is_relative_to(os.path.abspath(folder or "/")):
+        raise ValueError(f"it names the file {file!r}, which is not in its folder")
     return path
 
 

@@ -6,7 +6,9 @@ import json
 import lzma
 import os
 import pickle
+import socket
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import fedsim
 from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario
 from fedsim.tasks.reading.files import NotOnDisk, download_cache, no_downloads
+from tests.composition.interrupting import interrupted
 from tests.tasks.files import EPS, bitmap, equal
 from tests.tasks.toys import load
 
@@ -67,6 +72,39 @@ def test_images_on_disk_are_decoded_once(tmp_path: Path, monkeypatch: pytest.Mon
         "huggingface", path=str(tmp_path / "saved"), image="img", size=(2, 3), channels=3
     )
     assert resized.train_x.shape == (8, 3, 2, 3)
+
+
+def test_a_folder_beside_the_scenario_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even after the project was moved; an id of the hub stays, and is no folder of the working directory."""
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    project, set_key = tmp_path / "project", "task.dataset.path="
+    images(slice(0, 12)).save_to_disk(project / "saved")
+    (project / "link").symlink_to("saved")
+    file = project / "scenario.yaml"
+    file.write_text(
+        "task: {dataset: {name: huggingface, path: link}, partition: {name: iid, clients: 2},\n"
+        "  model: {name: mlp, hidden: [2]}}\n"
+        "training: {optimizer: {lr: 0.1}, batch_size: 4, local_epochs: 1}\n"
+        "devices: {compute: {name: values, step: 1s}, network: {name: static, down: 1Mbps, up: 1Mbps}}\n"
+        "stop: {rounds: 3}\n"
+    )
+    loaded = load_scenario(file)
+    assert loaded.resolved()["task"]["dataset"]["path"] == str(project / "link")
+    assert [*loaded.data_files()] == [str(project / "link")]
+    hub = load_scenario(file, [f"{set_key}ylecun/mnist"])
+    assert (hub.resolved()["task"]["dataset"]["path"], hub.data_files()) == ("ylecun/mnist", {})
+    complete = fedsim.run(file, tmp_path / "complete")
+    again = fedsim.run(tmp_path / "complete" / "scenario.yaml", tmp_path / "again")
+    interrupted(project / "runs" / "a", file)
+    moved = project.rename(tmp_path / "moved")
+    for run in (again, fedsim.resume(moved / "runs" / "a")):
+        assert run.metrics.equals(complete.metrics)
+    monkeypatch.chdir(moved)
+    (tmp_path / "other.yaml").write_text((moved / "scenario.yaml").read_text())
+    with pytest.raises(UserError, match="data set link: it is not on this disk"):
+        fedsim.run(tmp_path / "other.yaml", tmp_path / "none")
 
 
 def test_16_bit_images_keep_their_precision(tmp_path: Path) -> None:
@@ -281,6 +319,52 @@ def test_a_readme_names_files_of_its_folder_only(tmp_path: Path) -> None:
         else:
             with pytest.raises(UserError, match="not in its folder"):
                 load("huggingface", path=str(tmp_path / "own"), features=["a"])
+
+
+@pytest.mark.parametrize("header", ["README.md", ".huggingface.yaml"])
+@pytest.mark.parametrize(
+    "files",
+    [
+        "data_files: http://{host}/x.csv",
+        "data_files: [{{split: train, path: [train.csv, 'http://{host}/x.csv']}}]",
+        "data_files: 'zip://x.csv::http://{host}/x.zip'",
+        "data_dir: http://{host}/x",
+        "data_dir: 'x::http://{host}/x'",
+        "data_dir: ../other",
+        "data_files: ../other/x.csv",
+    ],
+)
+def test_a_folder_opens_no_connection_and_no_other_folder(
+    tmp_path: Path, header: str, files: str
+) -> None:
+    for file in ("own/train.csv", "other/x.csv"):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_bytes(ROWS)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0)
+        front = files.format(host=f"127.0.0.1:{server.getsockname()[1]}")
+        text = f"---\nconfigs:\n- config_name: default\n  {front}\n"
+        text = f"{text}---\n" if header == "README.md" else text
+        (tmp_path / "own" / header).write_text(text)
+        # A connection would wait for an answer.
+        loading = Thread(target=lambda: refusals.append(refusal_of(tmp_path / "own")), daemon=True)
+        refusals: list[str] = []
+        loading.start()
+        loading.join(20)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert "not in its folder" in refusals[0]
+
+
+def refusal_of(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        load("huggingface", path=str(path), features=["a"])
+    return str(caught.value)
+
+
+def test_a_file_of_an_unknown_type_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "train.npz").write_bytes(ROWS)
+    assert "train.npz has an ending that is not known" in refusal_of(tmp_path / "train.npz")
 
 
 @pytest.mark.parametrize(
