@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -48,18 +46,16 @@ class Tensorboard(Tracker):
         append(self._file, [{"summary": started}])
 
     def log(self, metrics: Mapping[str, float], moment: Moment) -> None:
-        scalars = (
-            scalar(name, value, moment.version, moment.time_s) for name, value in metrics.items()
-        )
-        append(self._file, scalars)
+        at = moment.version, moment.time_s
+        append(self._file, (scalar(name, value, *at) for name, value in metrics.items()))
 
 
 def new_event_file(folder: Path, suffix: str = "") -> Path:
     """Make an event file without events in ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.0{suffix}"
-    append(folder / name, [{"wall_time": time.time(), "file_version": "brain.Event:2"}])
-    return folder / name
+    path = folder / f"events.out.tfevents.{time.time():.6f}{suffix}"
+    append(path, [{"wall_time": time.time(), "file_version": "brain.Event:2"}])
+    return path
 
 
 def scalar(name: str, value: float, version: int, time_s: float) -> dict[str, Any]:
@@ -69,11 +65,7 @@ def scalar(name: str, value: float, version: int, time_s: float) -> dict[str, An
 
 
 def append(path: Path, events: Iterable[Mapping[str, Any]]) -> None:
-    """Append events to a file, in this thread: the thread of ``SummaryWriter`` prints a traceback if the disk is full.
-
-    Raises:
-        OSError: they cannot be written.
-    """
+    """Append events in this thread: that of ``SummaryWriter`` prints a traceback if the disk is full."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.summary.writer.record_writer import RecordWriter
 
