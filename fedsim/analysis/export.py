@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -12,7 +14,7 @@ from fedsim.errors import UserError, refused
 from fedsim.files.durable import replacing, replacing_folder, require_new
 from fedsim.runs import Run
 from fedsim.runs.tables import csv_text
-from fedsim.tracking.tensorboard import Tensorboard
+from fedsim.tracking.tensorboard import Tensorboard, append, new_event_file, scalar
 
 
 def export(run: Run, name: str, path: Path | None = None) -> Path:
@@ -69,17 +71,18 @@ def write_tensorboard(run: Run, path: Path) -> None:
     it.
     """
     Tensorboard.require_installed()
-    from torch.utils.tensorboard import SummaryWriter
+    append(new_event_file(path), _scalars(run))
 
-    with SummaryWriter(str(path)) as writer:
-        metrics = run.metrics.melt(["time_s", "version", "round"]).dropna(subset="value")
-        for row in metrics.to_dict("records"):
-            writer.add_scalar(row["variable"], row["value"], row["version"], walltime=row["time_s"])
-        for row in run.aggregations.to_dict("records"):
-            at = {"global_step": row["version"], "walltime": row["time_s"]}
-            writer.add_scalar("server/contributors", row["contributors"], **at)
-            if row["contributors"]:
-                writer.add_scalar("server/staleness_mean", row["staleness_mean"], **at)
+
+def _scalars(run: Run) -> Iterator[dict[str, Any]]:
+    metrics = run.metrics.melt(["time_s", "version", "round"]).dropna(subset="value")
+    for row in metrics.to_dict("records"):
+        yield scalar(row["variable"], row["value"], row["version"], row["time_s"])
+    for row in run.aggregations.to_dict("records"):
+        at = row["version"], row["time_s"]
+        yield scalar("server/contributors", row["contributors"], *at)
+        if row["contributors"]:
+            yield scalar("server/staleness_mean", row["staleness_mean"], *at)
 
 
 FORMATS = {

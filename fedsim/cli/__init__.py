@@ -49,6 +49,8 @@ COMMANDS = {
     "export": "Export a run for other tools.",
 }
 _LEAST_BYTES, _LEAST_FILES = 1 << 30, 64
+# Address space: a small run takes 2 to 3 GiB, by the number of threads, and libraries of CUDA are larger.
+_ENOUGH_BYTES = 8 << 30
 _TOO_MANY_FILES = UserError("too many open files", hint="raise the limit: ulimit -n 1024")
 _OF_A_PATH = (
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENXIO),
@@ -251,11 +253,20 @@ def _require_limits() -> None:
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] in range(_LEAST_FILES):
             raise _TOO_MANY_FILES
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY and limit < _LEAST_BYTES:
-            raise UserError(
-                f"out of memory: the limit of {limit >> 20} MiB ('ulimit -v') is too low",
-                hint=f"raise it to {_LEAST_BYTES >> 20} MiB or more",
-            )
+        if limit in range(_LEAST_BYTES):
+            raise UserError("out of memory", hint=_more_memory())
+
+
+def _more_memory() -> str:
+    with contextlib.suppress(ImportError):  # Windows.
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit in range(_ENOUGH_BYTES):
+            return f"raise the limit of {limit >> 20} MiB: ulimit -v {_ENOUGH_BYTES >> 10}"
+    return (
+        "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
+    )
 
 
 def _with_text(error: BaseException) -> BaseException:
@@ -272,8 +283,7 @@ def _by_system(error: BaseException) -> UserError | None:
     """The error for what the operating system refuses; None for others, and for those of a path in users' code."""
     if _lacks_memory(error):
         detail = (str(error).splitlines() or [type(error).__name__])[0]
-        hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
-        return UserError(f"out of memory: {detail}", hint=hint)
+        return UserError(f"out of memory: {detail}", hint=_more_memory())
     if _is_of_limit(error):
         return _TOO_MANY_FILES
     # Without memory or another open file, nothing can be imported.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from fedsim.files.checksums import text_sha256
 from fedsim.parts.parameters import Parameters
@@ -28,7 +30,6 @@ class Tensorboard(Tracker):
 
     def __init__(self, params: Params, run: TrackedRun) -> None:
         super().__init__(params, run)
-        from torch.utils.tensorboard import SummaryWriter
         from torch.utils.tensorboard.summary import hparams
 
         folder = run.folder if params.folder is None else params.folder / run.run_folder.name
@@ -36,18 +37,39 @@ class Tensorboard(Tracker):
         suffix = f".fedsim-{text_sha256(str(run.run_folder.resolve()))[:_DIGITS]}"
         for earlier in folder.glob(f"events.out.tfevents.*{suffix}"):
             earlier.unlink()
-        self._writer = SummaryWriter(str(folder), filename_suffix=suffix)
         plain = {
             path: value if isinstance(value, int | float) else str(value)
             for path, value in run.parameters.items()
         }
         _, started, _ = hparams(plain, {})  # type: ignore[no-untyped-call]
-        self._writer.file_writer.add_summary(started, walltime=0.0)  # type: ignore[attr-defined]
+        self._file = new_event_file(folder, suffix)
+        append(self._file, [{"summary": started}])
 
     def log(self, metrics: Mapping[str, float], moment: Moment) -> None:
-        for name, value in metrics.items():
-            self._writer.add_scalar(name, value, moment.version, walltime=moment.time_s)
-        self._writer.flush()
+        at = moment.version, moment.time_s
+        append(self._file, (scalar(name, value, *at) for name, value in metrics.items()))
 
-    def finish(self, status: str, summary: Mapping[str, object]) -> None:
-        self._writer.close()
+
+def new_event_file(folder: Path, suffix: str = "") -> Path:
+    """Make an event file without events in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"events.out.tfevents.{time.time():.6f}{suffix}"
+    append(path, [{"wall_time": time.time(), "file_version": "brain.Event:2"}])
+    return path
+
+
+def scalar(name: str, value: float, version: int, time_s: float) -> dict[str, Any]:
+    """The event of a value at a server version and a simulated time."""
+    summary = {"value": [{"tag": name, "simple_value": value}]}
+    return {"wall_time": time_s, "step": version, "summary": summary}
+
+
+def append(path: Path, events: Iterable[Mapping[str, Any]]) -> None:
+    """Append events in this thread: that of ``SummaryWriter`` prints a traceback if the disk is full."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    with open(path, "ab") as file:
+        records = RecordWriter(file)
+        for event in events:
+            records.write(Event(**event).SerializeToString())

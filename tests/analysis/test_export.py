@@ -14,6 +14,7 @@ from fedsim.runs import Run
 from fedsim.runs.schema import LABELS
 from tests.analysis.documents import parquet
 from tests.analysis.test_perfetto import check_format, read_trace
+from tests.composition.test_run import file_size_limit
 from tests.runs.synthetic_runs import build_run
 from tests.tracking.listening import needs
 
@@ -83,3 +84,11 @@ def test_tensorboard_reads_it(run: Run, tmp_path: Path) -> None:
     contributors = events.Scalars("server/contributors")
     assert [event.step for event in contributors] == updates["version"].tolist()
     assert [event.value for event in contributors] == updates["contributors"].tolist()
+
+
+@needs("tensorboard")
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_full_disk_is_one_error(run: Run, tmp_path: Path) -> None:
+    with file_size_limit(4_000), pytest.raises(UserError, match="the disk is full"):
+        export(run, "tensorboard", tmp_path / "events")
+    assert not any(tmp_path.iterdir())

@@ -94,8 +94,8 @@ def test_exit_codes_of_expected_ends(
 @pytest.mark.parametrize(
     ("limit", "message"),
     [
-        ("-v 400000", "out of memory: the limit of 390 MiB"),
-        ("-v 600000", "out of memory: the limit of 585 MiB"),
+        ("-v 400000", "out of memory\n  raise the limit of 390 MiB: ulimit -v 8388608"),
+        ("-v 1000000", "out of memory\n  raise the limit of 976 MiB: ulimit -v 8388608"),
         ("-n 12", "too many open files\n  raise the limit: ulimit -n 1024"),
     ],
 )
@@ -105,6 +105,18 @@ def test_a_limit_that_is_too_low_is_one_message_at_once(limit: str, message: str
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
     assert result.stderr.startswith(f"error: {message}")
+
+
+def test_the_limit_that_is_named_suffices(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1_600_000 << 10, -1))
+    for error in (ImportError("libtorch_python.so: failed to map segment"), MemoryError()):
+        message = run_raising(monkeypatch, error).stderr
+        assert message.endswith("\n  raise the limit of 1562 MiB: ulimit -v 8388608\n")
+    limit = message.split(": ")[-1].strip()
+    command = f"{limit} && {sys.executable} -m fedsim run quickstart -s stop.simulated_time=1h"
+    command = f"{command} -o {tmp_path / 'run'}"
+    assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -48,7 +48,7 @@ sweep: {zip: {seed: [1, 2], name: [a]}} | 6:8: sweep: the lists of zip must be o
 devices: {energy: {classes: {a: {compute_w: 1, download_w: 1}}}} | 6:30: devices.energy.classes.a.upload_w: is missing
 devices: {energy: {compute_w: 1e15}} | 6:31: devices.energy.compute_w: must be less than or equal to 100000000, not 1
 devices: {failures: {crash_rate: 1e300}} | 6:34: devices.failures.crash_rate: must be a number, not 1e+300; the largest
-devices: {carbon: {file: "{region}.csv"}} | 6:19: devices.carbon: give a region, for which {region} in the name of the file
+devices: {carbon: {file: "{region}.csv"}} | 6:19: devices.carbon: give a region, for which {region} in the name
 devices: {exclude: [99999999999999999999]} | 6:21: devices.exclude.0: must be a whole number, not 1e+20; the largest is
 """
 """Sections that make a mistake of the shortest scenario, and its message."""

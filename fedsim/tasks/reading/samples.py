@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pydantic import Field, PositiveInt
 
 from fedsim.errors import UserError, refused
+from fedsim.files.checksums import file_crc32
 from fedsim.files.durable import replacing_folder
 from fedsim.files.room import require_room
 from fedsim.parts.component import Parameters
@@ -112,6 +113,7 @@ def standardized(x: Floats, is_test: Bools) -> npt.NDArray[np.float32]:
 Arrays = Mapping[str, Array]
 # Changes with what :func:`pixels` makes of an image, so that no entry of the cache outlives it.
 _DECODING = 2
+_CHECKSUMS = "crc32.txt"
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
 
 
@@ -304,14 +306,20 @@ def decoded(
     folder = download_cache("decoded") / digest
     if folder.is_dir():
         with suppress(OSError, ValueError, EOFError):
-            return _mapped(folder)
+            if (folder / _CHECKSUMS).read_text() == _checksums(folder):
+                return _mapped(folder)
         shutil.rmtree(folder)  # It is damaged.
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Another process may have decoded the same samples meanwhile.
     with suppress(FileExistsError), replacing_folder(folder) as temporary:
         _, y = _stacked(pairs, samples, params, where, temporary / "x.npy")
         np.save(temporary / "y.npy", y, allow_pickle=False)
+        (temporary / _CHECKSUMS).write_text(_checksums(temporary))
     return _mapped(folder)
+
+
+def _checksums(folder: Path) -> str:
+    return "".join(f"{file_crc32(folder / name)} {name}\n" for name in ("x.npy", "y.npy"))
 
 
 def _mapped(folder: Path) -> tuple[Array, Array]:

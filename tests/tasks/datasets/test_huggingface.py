@@ -74,6 +74,7 @@ def test_images_on_disk_are_decoded_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert resized.train_x.shape == (8, 3, 2, 3)
 
 
+<<<<<<< HEAD
 def test_a_folder_beside_the_scenario_is_found_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +106,19 @@ def test_a_folder_beside_the_scenario_is_found_from_any_folder(
     (tmp_path / "other.yaml").write_text((moved / "scenario.yaml").read_text())
     with pytest.raises(UserError, match="data set link: it is not on this disk"):
         fedsim.run(tmp_path / "other.yaml", tmp_path / "none")
+=======
+def test_damage_in_the_cache_is_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    images(slice(0, 12)).to_parquet(tmp_path / "train.parquet")
+    dataset = load("huggingface", path=str(tmp_path / "train.parquet"))
+    [file] = (tmp_path / "cache").rglob("x.npy")
+    content = bytearray(file.read_bytes())
+    content[-8] ^= 1
+    file.write_bytes(content)
+    assert equal(load("huggingface", path=str(tmp_path / "train.parquet")), dataset)
+>>>>>>> e5
 
 
 def test_16_bit_images_keep_their_precision(tmp_path: Path) -> None:
