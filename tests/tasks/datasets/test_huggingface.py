@@ -74,7 +74,6 @@ def test_images_on_disk_are_decoded_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert resized.train_x.shape == (8, 3, 2, 3)
 
 
-<<<<<<< HEAD
 def test_a_folder_beside_the_scenario_is_found_from_any_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +105,8 @@ def test_a_folder_beside_the_scenario_is_found_from_any_folder(
     (tmp_path / "other.yaml").write_text((moved / "scenario.yaml").read_text())
     with pytest.raises(UserError, match="data set link: it is not on this disk"):
         fedsim.run(tmp_path / "other.yaml", tmp_path / "none")
-=======
+
+
 def test_damage_in_the_cache_is_decoded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,6 @@ def test_damage_in_the_cache_is_decoded_again(
     content[-8] ^= 1
     file.write_bytes(content)
     assert equal(load("huggingface", path=str(tmp_path / "train.parquet")), dataset)
->>>>>>> e5
 
 
 def test_16_bit_images_keep_their_precision(tmp_path: Path) -> None:
