@@ -70,9 +70,12 @@ def open_parquet(content: Any, where: object) -> Any:
     for path, chunks in texts.items():
         more = float(sum(chunk.num_values * chunk.total_uncompressed_size for chunk in chunks))
         has_delta = any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks)
-        is_flat = path in file.schema_arrow.names and chunks[0].physical_type == "BYTE_ARRAY"
-        if total + more > most_unpacked(packed) and is_flat and not has_delta:
-            more = text_bytes(verified(opened(), read_dictionary=[path]).read([path]).column(0))
+        is_text = chunks[0].physical_type == "BYTE_ARRAY" and not has_delta
+        if total + more > most_unpacked(packed) and is_text:
+            leaf = verified(opened(), read_dictionary=[path]).read([path]).column(0)
+            while pa.types.is_struct(leaf.type):  # As images of Hugging Face are.
+                (leaf,) = leaf.flatten()
+            more = text_bytes(leaf) if pa.types.is_dictionary(leaf.type) else more
         require_room(total := total + more, packed, where)
     return file
 

@@ -28,13 +28,20 @@ def repeated(kind: Any = None) -> Any:
     return pa.table({"a": column if kind is None else column.cast(kind), "b": rows})
 
 
+def structs() -> Any:
+    """Rows that repeat one image of a megabyte."""
+    return pa.table({"a": pa.array([{"bytes": b"x" * 1_000_000}] * 10)})
+
+
 def lists() -> Any:
     return pa.table({"a": pa.array([["x" * 1_000_000] * 10])})
 
 
 def honest() -> Any:
     words = pa.array([f"client {n % 1000}" for n in range(10_000)])
-    return pa.table({"a": words, "b": words.dictionary_encode(), "c": [[n] for n in range(10_000)]})
+    images = [{"bytes": f"{n}".encode(), "path": f"{n}.png"} for n in range(10_000)]
+    numbers = [[n] for n in range(10_000)]
+    return pa.table({"a": words, "b": words.dictionary_encode(), "c": numbers, "d": images})
 
 
 def ipc(**options: Any) -> Write:
@@ -63,7 +70,9 @@ WRITERS: dict[str, Write] = {
 
 
 @pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("make", [zeros, repeated, lambda: repeated(pa.string()), lists, honest])
+@pytest.mark.parametrize(
+    "make", [zeros, repeated, lambda: repeated(pa.string()), lists, structs, honest]
+)
 def test_what_would_fill_the_memory_is_refused_before_it_is_read(
     make: Callable[[], Any], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
