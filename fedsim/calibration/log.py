@@ -222,7 +222,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         )
     begin_s = log.groupby("round")["start_s"].min()
     in_time_s = log["end_s"].where(log["outcome"] != Outcome.LATE.label)
-    over_s = in_time_s.groupby(log["round"]).max().cummax()
+    over_s = in_time_s.groupby(log["round"]).max().cummax().ffill()
     skipped = np.diff(begin_s.index) - 1
     # Of an asynchronous server, nobody may have been sent a version while others were at work.
     skipped *= ~(begin_s.to_numpy()[1:] < over_s.to_numpy()[:-1]) & (not is_run)

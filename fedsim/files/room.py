@@ -62,7 +62,7 @@ def open_parquet(content: Any, where: object) -> Any:
             if not _PLAIN.issuperset(chunk.encodings) and "BYTE_ARRAY" in chunk.physical_type:
                 texts.setdefault(chunk.path_in_schema, []).append(chunk)
     require_room(total, packed, where)
-    # Between its columns and its footer, a file of several that were joined has the end of the first one.
+    # Between its columns and its footer, a file joined to a larger one has the end of that one.
     with opened() as source:
         source.seek(min(end, packed))
         if b"PAR1PAR1" in source.read():
@@ -72,12 +72,21 @@ def open_parquet(content: Any, where: object) -> Any:
         has_delta = any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks)
         is_text = chunks[0].physical_type == "BYTE_ARRAY" and not has_delta
         if total + more > most_unpacked(packed) and is_text:
-            leaf = verified(opened(), read_dictionary=[path]).read([path]).column(0)
-            while pa.types.is_struct(leaf.type):  # As images of Hugging Face are.
-                (leaf,) = leaf.flatten()
-            more = text_bytes(leaf) if pa.types.is_dictionary(leaf.type) else more
+            column = verified(opened(), read_dictionary=[path]).read([path]).column(0)
+            leaves = pa.chunked_array(map(_leaf, column.chunks))
+            more = text_bytes(leaves) if pa.types.is_dictionary(leaves.type) else more
         require_room(total := total + more, packed, where)
     return file
+
+
+def _leaf(array: Any) -> Any:
+    """The texts in lists and structs, as Hugging Face has tokens and images."""
+    import pyarrow as pa
+
+    while pa.types.is_nested(array.type) and array.type.num_fields == 1:
+        inner = array.flatten()
+        array = inner[0] if isinstance(inner, list) else inner
+    return array
 
 
 def text_bytes(column: Any) -> float:

@@ -66,7 +66,11 @@ def _file_of(module: str, folder: Path) -> Path:
     for name in accumulate(module.split("."), "{}.{}".format):
         # As an import does, which would run the packages, too.
         specs = (finder.find_spec(name, path) for finder in sys.meta_path)
-        if (spec := next(filter(None, specs), None)) is None:
+        try:
+            spec = next(filter(None, specs), None)
+        except (KeyError, AttributeError):  # A namespace in another one has to be imported first.
+            return folder / f"{module.replace('.', '/')}.py"
+        if spec is None:
             break
         file = Path(spec.origin if spec.has_location and spec.origin else name)
         path = spec.submodule_search_locations or []

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from fedsim.learning.submodels.parts import Parts
     from fedsim.tasks.layout import Layout
 
-Ints: TypeAlias = Ints
-Floats: TypeAlias = Floats
 Tensor: TypeAlias = "torch.Tensor"
 """For type annotations; importing it from here does not import torch."""
 

@@ -58,7 +58,7 @@ class FedAu(FedAvg):
         return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
-        """Ints at the server: each client's last participation, the number of its intervals, and their sum."""
+        """Integers at the server: each client's last participation, the number of its intervals, and their sum."""
         import torch
 
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}

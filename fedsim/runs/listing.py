@@ -185,7 +185,9 @@ def _below(folder: Path, searched: Iterator[int]) -> Iterator[Path]:
             # The runs of decisions and forecasts are not listed: there may be hundreds.
             if any(record.is_in(path) for record in (DECISION, FORECAST)):
                 continue
-            is_run = is_sweep(path) or Member(path, path.name).opened() is not None
+            is_run = is_sweep(path) or RUN.is_in(path)
+            if not is_run and RunFolder(path).scenario.exists():
+                RunFolder(path).require_intact_info()
         except UserError:
             is_run = True  # It was one, or may be one.
         with contextlib.suppress(PermissionError):

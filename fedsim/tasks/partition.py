@@ -218,7 +218,7 @@ def partition_table(dataset: Dataset, partition: Partition) -> Ints:
 
 
 def apportion(total: int, weights: npt.ArrayLike) -> Ints:
-    """Ints with sum ``total`` in proportion to ``weights``, by largest remainders (ties to the first)."""
+    """Integers with sum ``total`` in proportion to ``weights``, by largest remainders (ties to the first)."""
     shares = np.asarray(weights, dtype=np.float64)
     exact = total * (shares / shares.sum())
     whole: Ints = np.floor(exact).astype(np.int64)

@@ -40,8 +40,8 @@ def lists() -> Any:
 def honest() -> Any:
     words = pa.array([f"client {n % 1000}" for n in range(10_000)])
     images = [{"bytes": f"{n}".encode(), "path": f"{n}.png"} for n in range(10_000)]
-    numbers = [[n] for n in range(10_000)]
-    return pa.table({"a": words, "b": words.dictionary_encode(), "c": numbers, "d": images})
+    tokens = [[f"{n}", "x"] for n in range(10_000)]
+    return pa.table({"a": words, "b": words.dictionary_encode(), "c": tokens, "d": images})
 
 
 def ipc(**options: Any) -> Write:

@@ -159,6 +159,7 @@ def test_users_code_can_be_refused(checkout: Path, monkeypatch: pytest.MonkeyPat
         ("fedsim_package.inner:app", "other/fedsim_package/inner.py", "SystemExit: {}"),
         ("fedsim_package.lost:app", "other/fedsim_package/__init__.py", "No module named"),
         ("fedsim_space.inner:app", "app/fedsim_space/inner.py", "SystemExit: {}"),
+        ("fedsim_deep.space.inner:app", "app/fedsim_deep/space/inner.py", "SystemExit: {}"),
         ("os:system", None, "is a builtin"),
     ],
 )
@@ -168,7 +169,7 @@ def test_the_file_that_is_named_is_the_one_that_is_imported(
     for name in (
         *("app/fedsim_both.py", "other/fedsim_both.py", "other/fedsim_other.py"),
         *("other/fedsim_package/__init__.py", "other/fedsim_package/inner.py"),
-        "app/fedsim_space/inner.py",
+        *("app/fedsim_space/inner.py", "app/fedsim_deep/space/inner.py"),
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("if '__init__' not in __file__: raise SystemExit(__file__)")

@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,14 @@ def test_a_run_that_failed_before_it_had_a_folder_has_failed(runs: Path) -> None
     assert invoke("watch", "--once", runs / "sweep").stdout.endswith("two: failed, no luck\n")
     [item] = fedsim.compare(runs / "sweep").left_out
     assert item.reason == "failed (no luck)"
+
+
+def test_copied_tables_are_no_run(runs: Path) -> None:
+    (runs / "tables").mkdir()
+    for table in (runs / "deep" / "alone").glob("*.parquet"):
+        shutil.copy(table, runs / "tables")
+    assert len(list((runs / "tables").iterdir())) > 2
+    assert contents(runs) == [runs / "deep" / "alone", runs / "sweep"]
 
 
 def test_what_may_not_be_opened_is_not_called_damaged(

@@ -73,7 +73,12 @@ def load(
         if RUN.is_in(path):
             members.setdefault(path.resolve(), runs_in(path.parent).member(path.name))
         # 'runs/*' also matches the comparison that an earlier command wrote there.
-        elif len(named) == 1 or not (path / PAGE).is_file() or any(path.glob("*/run.json")):
+        elif (
+            is_sweep(path)
+            or len(named) == 1
+            or not (path / PAGE).is_file()
+            or any(path.glob("*/run.json"))
+        ):
             for member in runs_in(path):
                 if member.path.parent == path and not is_sweep(member.path):
                     members.setdefault(member.path.resolve(), member)

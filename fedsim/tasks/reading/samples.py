@@ -112,7 +112,7 @@ def standardized(x: Floats, is_test: Bools) -> npt.NDArray[np.float32]:
 
 Arrays = Mapping[str, Array]
 # Changes with what :func:`pixels` makes of an image, so that no entry of the cache outlives it.
-_DECODING = 2
+_DECODING = 3
 _CHECKSUMS = "crc32.txt"
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
 
@@ -308,13 +308,16 @@ def decoded(
         with suppress(OSError, ValueError, EOFError):
             if (folder / _CHECKSUMS).read_text() == _checksums(folder):
                 return _mapped(folder)
-        shutil.rmtree(folder)  # It is damaged.
+        shutil.rmtree(folder, ignore_errors=True)  # It is damaged.
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # Another process may have decoded the same samples meanwhile.
-    with suppress(FileExistsError), replacing_folder(folder) as temporary:
-        _, y = _stacked(pairs, samples, params, where, temporary / "x.npy")
-        np.save(temporary / "y.npy", y, allow_pickle=False)
-        (temporary / _CHECKSUMS).write_text(_checksums(temporary))
+    try:
+        with replacing_folder(folder) as temporary:
+            _, y = _stacked(pairs, samples, params, where, temporary / "x.npy")
+            np.save(temporary / "y.npy", y, allow_pickle=False)
+            (temporary / _CHECKSUMS).write_text(_checksums(temporary))
+    except OSError:
+        if not folder.is_dir():  # Otherwise another process has decoded the same samples meanwhile.
+            raise
     return _mapped(folder)
 
 

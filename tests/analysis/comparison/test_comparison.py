@@ -80,6 +80,9 @@ def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Pat
     first = path / sweep.record["runs"][0]["run"]
     lost = "is damaged (run.json: no such file, though the run is complete)"
     assert refusal.value.hint == f"{first} {lost}; {again}"
+    (path / "compare.html").touch()
+    left_out = compare([path, sweep.path]).left_out
+    assert [one.path for one in left_out] == [path / entry["run"] for entry in sweep.record["runs"]]
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
