@@ -12,12 +12,17 @@ import click
 
 from fedsim.cli import options
 from fedsim.errors import UserError
-from fedsim.vocabulary.formatting import format_count, format_duration, format_names, natural_order
+from fedsim.vocabulary.formatting import (
+    NAMED,
+    format_count,
+    format_duration,
+    format_names,
+    natural_order,
+)
 
 if TYPE_CHECKING:
     from fedsim.runs.listing import Listed
 
-_NAMED = 3
 _KEYS: dict[str, Callable[[Listed], Any]] = {
     "name": lambda row: natural_order(str(row.path)),
     "status": lambda row: sorted(row.statuses),
@@ -69,7 +74,7 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
     cells = []
     for row in rows:
         name = row.path.absolute().name if row.path == folder else str(row.path.relative_to(folder))
-        methods, seeds = format_names(row.methods or ("",), _NAMED), ""
+        methods, seeds = format_names(row.methods or ("",), NAMED), ""
         if row.seeds:
             seeds = str(row.seeds[0]) if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
         plain = (name, _status(row), row.scenario, methods, seeds, ", ".join(row.tags))
