@@ -186,6 +186,7 @@ def enter(call: list[str], command: Command, before: Callable[[], None], log: Pa
             sys.stderr.flush()
     except BaseException:
         traceback.print_exc()
+        sys.stderr.flush()
     finally:
         os._exit(code)
 
@@ -466,8 +467,9 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=list(COMMANDS), choices=COMMANDS)
     parser.add_argument("--injuries", nargs="*", default=list(INJURIES), choices=INJURIES)
     options = parser.parse_args()
-    # A shell that starts this in the background lets the signal be ignored.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A shell that starts this in the background lets the signal be ignored; as an exception, it would end the fork
+    # before the command line is there.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     for name in HEAVY:
         importlib.import_module(name)
     setattr(suites, "suite", only_tiny)  # noqa: B010

@@ -149,11 +149,14 @@ class Commands(Suggesting):
             0 done, 2 a mistake in the input, 1 a bug in fedsim, 130 interrupted, 128 + n ended by signal n.
         """
         streams = Escaping(sys.stdout), Escaping(sys.stderr)
-        with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
-            return self._exit_code(args, **settings)
+        try:
+            install()
+            with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+                return self._exit_code(args, **settings)
+        except Stopped as error:  # Before the command, or after it.
+            return _stopped(error.signal_number)
 
     def _exit_code(self, args: Sequence[str] | None, **settings: Any) -> int:
-        install()
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:

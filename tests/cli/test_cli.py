@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ from click.testing import Result
 import fedsim
 from fedsim.cli import cli
 from fedsim.errors import MORE_THREADS, InvariantViolation, UserError, UserErrors
+from fedsim.processes.stopping import Stopped
 from tests.cli.invoking import assert_refused, invoke
 from tests.lines import rows
 
@@ -89,6 +91,17 @@ def test_exit_codes_of_expected_ends(
     assert result.exit_code == code
     assert result.stderr.endswith(message)
     assert "Traceback" not in result.stderr
+
+
+def test_a_signal_before_the_command_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes as soon as the handlers are there."""
+
+    def installed() -> None:
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr("fedsim.cli.install", installed)
+    result = invoke("--version")
+    assert (result.exit_code, result.stdout, result.stderr) == (143, "", "stopped by SIGTERM\n")
 
 
 @pytest.mark.parametrize(
