@@ -199,7 +199,8 @@ class Commands(Suggesting):
         is_refused = is_disk_full(error) or getattr(error, "errno", None) in _OF_A_STREAM
         if isinstance(error, OSError) and error.filename is None and is_refused:
             _drop_output()
-            click.echo(f"error: cannot write: {error.strerror}", err=True)
+            text = "error: cannot write the standard output or a temporary file"
+            click.echo(f"{text}: {error.strerror}", err=True)
             return EXIT_USER
         if (refused := _by_system(error)) is not None:
             show([refused])
@@ -266,7 +267,8 @@ def _more_memory() -> str:
 
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if limit in range(_ENOUGH_BYTES):
-            return f"raise the limit of {limit >> 20} MiB: ulimit -v {_ENOUGH_BYTES >> 10}"
+            raised = f"raise the limit of {limit >> 20} MiB: ulimit -v {_ENOUGH_BYTES >> 10}"
+            return f"{raised}; if that is too little, use a smaller model, batch or population"
     return (
         "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
     )
@@ -298,6 +300,9 @@ def _by_system(error: BaseException) -> UserError | None:
         return UserError(str(error.strerror), where=error.filename)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
         return UserError("the working folder no longer exists")
+    if "to type float without overflow" in str(error):  # By torch, of 1 / 1e-300 in float32.
+        message = "a factor is too large for the numbers of the model"
+        return UserError(message, hint="choose parameters of the method that are nearer to 1")
     if str(error) == "can't start new thread" or isinstance(error, BlockingIOError):
         return UserError(getattr(error, "strerror", str(error)), hint=MORE_THREADS)
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):

@@ -79,6 +79,7 @@ def command(
     from fedsim.calibration.log import read_log
     from fedsim.calibration.page import document, summary, write_calibration_page
     from fedsim.calibration.prediction import verdict
+    from fedsim.errors import UserError
     from fedsim.files.durable import write_text
     from fedsim.runs.folder import RunFolder
     from fedsim.runs.records import RUN
@@ -108,10 +109,15 @@ def command(
     if scenario is not None:
         require_own(calibrated)
     result = calibrate(log, output, loaded, power=power, overwrite=force)
-    write_calibration_page(result, page)
-    if result.scenario is not None:
-        beside = relocated(result.scenario, calibrated.parent.resolve())
-        write_text(calibrated, f"{MARK}\n{to_yaml(beside)}")
+    try:
+        write_calibration_page(result, page)
+        if result.scenario is not None:
+            beside = relocated(result.scenario, calibrated.parent.resolve())
+            write_text(calibrated, f"{MARK}\n{to_yaml(beside)}")
+    except UserError as error:  # The bundle is there.
+        raise UserError(
+            error.message, where=error.where, hint=f"{error.hint}, with --force"
+        ) from error
     texts = {
         tile.label: ", ".join(filter(None, (tile.value, tile.note))) for tile in summary(result)
     }

@@ -120,7 +120,7 @@ def command(
     as_json: bool,
     **style: Any,
 ) -> None:
-    """Compare RUN... (run folders, the folder of a sweep, or logs of real runs) on one page.
+    """Compare RUN... (runs, sweeps, folders of them, or logs of real runs) on one page.
 
     Runs that differ only in their seed form a group, named after the values that set its scenario apart. Writes a
     page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens

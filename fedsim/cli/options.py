@@ -59,6 +59,8 @@ def _settings() -> list[str]:
 
 class _Named(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not value:
+            self.fail("the name is empty", param, ctx)
         return named(Path(os.fsdecode(super().convert(value, param, ctx))))
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
-from fedsim.errors import UserError, printable
+from fedsim.errors import UserError, printable, raise_all
 from fedsim.files import terminal
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
@@ -22,6 +22,7 @@ from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.listing import DAMAGED, UNREADABLE, Runs, contents, status_of
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
 from fedsim.runs.records import BOARD, RUN, is_sweep
+from fedsim.runs.verification import verify
 from fedsim.vocabulary.formatting import format_command, format_duration
 
 _LOOK_S = 2.0
@@ -116,6 +117,7 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
     statuses, run = {one.status for one in shown}, RunFolder(folder)
     if (folder / BOARD.file).is_file():
+        raise_all(verify(folder)[0].problems)
         click.echo("the board is not running; repeat its command to continue, or to see its page")
     elif is_sweep(folder):
         if diverged := sum(one.has_diverged for one in shown):

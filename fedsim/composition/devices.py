@@ -36,12 +36,13 @@ from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
 from fedsim.traces.tables import single_chunk
 from fedsim.vocabulary.arrays import Array, Floats, Ints
-from fedsim.vocabulary.formatting import format_counted, format_names
+from fedsim.vocabulary.formatting import format_bytes, format_counted, format_names
 
 # The bundles of these parts are searched in this order for tables that all parts share.
 PartName = Literal["compute", "availability", "network"]
 
 _DAY_S = 86_400.0
+_MOST_BYTES = 1e14  # Sums over many transfers are exact.
 _FLOPS_PER_PARAMETER = 6.0
 """Operations per parameter and sample of a pass through dense layers: 2 forward and 4 backward (Kaplan et al., Scaling
 Laws for Neural Language Models, 2020, section 2.1); used if the operations of the model are not known."""
@@ -121,7 +122,11 @@ class Devices:
             task, elements = parts.tasks[level], parts.sent(level)
             vectors = [method.of_part(vector, task.layout, elements) for vector in vectors]
         sent = sum(vector.size_bytes(self.item_bytes) for vector in vectors)
-        return self.wire_bytes(sent + fixed * task.fixed_elements * self.item_bytes)
+        total = self.wire_bytes(sent + fixed * task.fixed_elements * self.item_bytes)
+        if total > _MOST_BYTES:
+            message = f"a transfer would have {format_bytes(total)}, more than {format_bytes(_MOST_BYTES)}"
+            raise UserError(message, where="task", hint="choose a smaller model")
+        return total
 
     @cached_property
     def names(self) -> dict[str, Any]:

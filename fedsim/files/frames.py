@@ -221,9 +221,7 @@ class TableFile:
             return self._open_text(self.source.data)
         if first is None:
             raise self.source.error("is empty")
-        if "\0" in lines[first]:
-            hint = "give a text file in UTF-8, and unpack archives"
-            raise self.source.error("is not a text file: it has a byte 0", hint, line=first + 1)
+        self.source.require_text()
         marks = (*(declared.groups() if declared else ()), ",", ";", "\t", "|")
         # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
         named = next((line for line in lines[:first] if line.startswith("#fields")), "")

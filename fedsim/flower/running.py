@@ -341,9 +341,9 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) 
             server_app(grid=grid, context=context)
     except RunEnded:
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
-    except FedsimError:
+    except (FedsimError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # Of asyncio, too.
         after = f"{format_duration(grid.clock.now_ns / NS_PER_S)} after the start"
         if not isinstance(error, SystemExit):
             trace = details(apps_traceback(error))

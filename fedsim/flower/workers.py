@@ -44,7 +44,9 @@ class AppSource:
             announce_user_code(_file_of(reference.partition(":")[0], folder))
         try:
             app = fl.load_app(reference, fl.LoadServerAppError, folder)
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise UserError(
                 f"cannot load the app\n{details(apps_traceback(error))}",
                 where=f"{folder or Path.cwd()}: {reference}",

@@ -349,6 +349,7 @@ class RunFolder:
         try:
             return RUN.read(self.path)
         except FileNotFoundError:
+            self.require_in_place()
             self.require_intact_info()
             raise UserError(
                 "the folder has no run.json, so it is not a fedsim run",

@@ -69,6 +69,12 @@ def test_version() -> None:
             143,
             "stopped by SIGTERM\n",
         ),
+        (
+            RuntimeError("value cannot be converted to type float without overflow"),
+            2,
+            "error: a factor is too large for the numbers of the model\n"
+            "  choose parameters of the method that are nearer to 1\n",
+        ),
         (BlockingIOError(11, "no process"), 2, f"error: no process\n  {MORE_THREADS}\n"),
         (MemoryError(), 2, f"error: out of memory: MemoryError\n  {MORE_MEMORY}\n"),
         (
@@ -125,8 +131,8 @@ def test_the_limit_that_is_named_suffices(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (1_600_000 << 10, -1))
     for error in (ImportError("libtorch_python.so: failed to map segment"), MemoryError()):
         message = run_raising(monkeypatch, error).stderr
-        assert message.endswith("\n  raise the limit of 1562 MiB: ulimit -v 8388608\n")
-    limit = message.split(": ")[-1].strip()
+        assert "\n  raise the limit of 1562 MiB: ulimit -v 8388608; if that is too" in message
+    limit = message.split(": ")[-1].partition(";")[0]
     command = f"{limit} && {sys.executable} -m fedsim run quickstart -s stop.simulated_time=1h"
     command = f"{command} -o {tmp_path / 'run'}"
     assert subprocess.run(["bash", "-c", command], check=False).returncode == 0
@@ -217,7 +223,8 @@ def test_output_to_a_full_disk_is_one_message() -> None:
             check=False,
         )
     assert result.returncode == 2
-    assert result.stderr.decode() == "error: cannot write: No space left on device\n"
+    what = "cannot write the standard output or a temporary file"
+    assert result.stderr.decode() == f"error: {what}: No space left on device\n"
 
 
 @pytest.mark.parametrize(

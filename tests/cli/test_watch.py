@@ -110,12 +110,14 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
 def test_a_board_shows_the_runs_in_progress(run: RunFolder, tmp_path: Path) -> None:
     board = tmp_path / "board"
     shutil.copytree(run.path, board / f"{TEMPORARY_PREFIX}a" / "3-silos")
-    (board / BOARD.file).write_text("{}")
+    BOARD.write(board, {"asked": {}, "files": {}})
     lines = invoke("watch", board).output.splitlines()
     assert lines[0].startswith("3-silos: complete")
     assert "is not running" in lines[1]
     shutil.rmtree(board / f"{TEMPORARY_PREFIX}a")
     assert "is not running" in invoke("watch", board, "--once").stdout
+    (board / BOARD.file).write_text("{}")
+    assert_refused(invoke("watch", board, "--once"), "board.json: cannot be read")
 
 
 def test_a_folder_has_a_line_per_run_below_it(run: RunFolder) -> None:

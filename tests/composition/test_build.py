@@ -27,6 +27,26 @@ def test_an_error_notes_that_further_checks_follow() -> None:
     assert caught.value.__notes__ == ["note: further checks follow once this is fixed"]
 
 
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        (
+            {"task": {"name": "timing", "clients": 3, "parameters": 10**15}},
+            "task: a transfer would have 4 PB, more than 100 TB",
+        ),
+        (
+            {"evaluation": {"metrics": [{"name": "class_accuracy", "label": 10}]}},
+            "evaluation.metrics.0.label: there is no class 10\n  the classes are 0 to 9",
+        ),
+    ],
+)
+def test_what_is_too_large_is_refused_before_the_run(
+    sections: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        check(read_scenario({**digits(), **sections}))
+
+
 def test_a_model_that_the_executor_cannot_train_is_refused_unless_nothing_is_trained() -> None:
     scenario = digits()
     scenario["task"]["model"] = {"name": "resnet20", "norm": "batch"}

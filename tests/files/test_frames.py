@@ -129,6 +129,7 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
             "has no column 'c' for device",
         ),
         (b"a.csv" + bytes(200) + b"ustar", "is not a text file: it has a byte 0"),
+        (b"a,b,c\n1,2,x" + bytes(20) + b"y\n5,6,z\n", ":2: is not a text file: it has a byte 0"),
         (b"a,b\n1,\xff\n", ":2: is not a text file"),
         (
             b"a,b\n1,\xff,3\n",

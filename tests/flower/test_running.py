@@ -1,5 +1,6 @@
 """Whole runs: their times against the native simulator, their learning against Flower's engine, their run folder."""
 
+import asyncio
 import re
 import shutil
 import sys
@@ -281,6 +282,16 @@ def test_a_server_app_may_end_by_exit(run_app: RunApp, tmp_path: Path) -> None:
     failed = fedsim.load(tmp_path / "run2")
     assert failed.info["status"] == "failed"
     assert failed.messages.equals(run.messages)
+
+
+def test_what_asyncio_raises_in_a_server_app_is_its_error(run_app: RunApp) -> None:
+    def cancel(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(
+        UserError, match=r"the ServerApp failed .* after the start\n(.|\n)*Cancelled"
+    ):
+        run_app(one_round(cancel), EXITING, {"devices": devices()})
 
 
 def test_waiting_for_more_nodes_than_are_ever_online_at_once_is_said(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -79,9 +79,8 @@ def load(
             or not (path / PAGE).is_file()
             or any(path.glob("*/run.json"))
         ):
-            for member in runs_in(path):
-                if member.path.parent == path and not is_sweep(member.path):
-                    members.setdefault(member.path.resolve(), member)
+            for member in _members(path, runs_in):
+                members.setdefault(member.path.resolve(), member)
 
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
@@ -125,6 +124,12 @@ def load(
     if not runs:
         raise _nothing_to_compare(named, left_out)
     return tuple(runs), tuple(left_out), _reference(named)
+
+
+def _members(folder: Path, runs_in: Callable[[Path], Runs]) -> Iterator[Member]:
+    """The runs below a folder, those of sweeps included."""
+    for member in runs_in(folder):
+        yield from _members(member.path, runs_in) if is_sweep(member.path) else [member]
 
 
 def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> UserError:

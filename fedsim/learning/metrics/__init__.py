@@ -78,7 +78,16 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
 def chosen_metrics(evaluation: Evaluation, task: Task) -> tuple[Metric, ...]:
     """The metrics that the section adds, ``by_class`` with the classes that occur among the test samples."""
     chosen = [part.create() for part in evaluation.metrics]
-    if evaluation.by_class and task.dataset is not None:
+    if task.dataset is None:
+        return tuple(chosen)
+    for number, metric in enumerate(chosen):
+        if isinstance(metric, ClassAccuracy) and metric.params.label >= task.dataset.classes > 1:
+            raise UserError(
+                f"there is no class {metric.params.label}",
+                where=f"evaluation.metrics.{number}.label",
+                hint=f"the classes are 0 to {task.dataset.classes - 1}",
+            )
+    if evaluation.by_class:
         labels = np.unique(np.asarray(task.dataset.test_y)).astype(int).tolist()
         chosen += [ClassAccuracy(ClassAccuracy.Params(label=label)) for label in labels]
     return tuple(chosen)

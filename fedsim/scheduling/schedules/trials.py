@@ -45,7 +45,7 @@ class Ata(Schedule):
     needs_all_clients = True
 
     class Params(Parameters):
-        tasks: int = Field(default=10, ge=1)
+        tasks: int = Field(default=10, ge=1, le=10**6)
         """Tasks per version (B); a task is one local step."""
         spread: float = Field(default=1.0, ge=0)
         """Bound on the spread of a client's task times relative to their mean (alpha / mu, 1 for exponential times).

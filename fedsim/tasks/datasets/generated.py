@@ -35,7 +35,7 @@ class Synthetic(DatasetComponent):
         """Heterogeneity of the true models: standard deviation of the devices' mean weights."""
         beta: float = Field(default=1.0, ge=0)
         """Heterogeneity of the inputs: standard deviation of the devices' mean inputs."""
-        devices: int = Field(default=30, ge=1)
+        devices: int = Field(default=30, ge=1, le=10**7)
         """Number of devices (natural groups)."""
         iid: bool = False
         """One true model for all devices and inputs centered at zero; alpha and beta are then unused."""
@@ -129,7 +129,7 @@ class ShiftedLogistic(DatasetComponent):
     name = "shifted_logistic"
 
     class Params(GeneratedParameters):
-        groups: int = Field(default=10, ge=1)
+        groups: int = Field(default=10, ge=1, le=10**7)
         """Number of groups (clients of the natural partition)."""
         samples: int = Field(default=200, ge=1)
         """Training samples per group."""
@@ -179,7 +179,7 @@ class CommonWork(DatasetComponent):
     name = "common_work"
 
     class Params(GeneratedParameters):
-        clients: int = Field(default=100, ge=1)
+        clients: int = Field(default=100, ge=1, le=10**7)
         """Number of groups (clients of the natural partition)."""
         samples: int = Field(default=200, ge=1)
         """Training samples per client."""

@@ -155,6 +155,7 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
     import pyarrow as pa
 
     from fedsim.files.cells import UNKNOWN_TEXT
+    from fedsim.files.sources import SourceFile
 
     require_file(path)
     try:
@@ -164,6 +165,7 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
         else:
             # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
             content = read_bytes(path)
+            SourceFile(path.name, str(path), content).require_text()
             lines = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
             deque(checked_rows(lines, str(path)), maxlen=0)
             table = pd.read_csv(BytesIO(content))

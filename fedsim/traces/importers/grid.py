@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
@@ -12,11 +13,11 @@ import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.files import cells
-from fedsim.files.cells import NOT_NEGATIVE
+from fedsim.files.cells import AMOUNT
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.tables import CARBON_UNIT, FINITE, id_column
+from fedsim.traces.tables import CARBON_UNIT, id_column
 from fedsim.vocabulary.arrays import Ints
 from fedsim.vocabulary.formatting import format_names
 
@@ -130,7 +131,7 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:
         )
         for column, (unit, factor) in value_columns.items():
             # A value that only other regions have need not be a number of this one.
-            bounds = NOT_NEGATIVE if unit == CARBON_UNIT else FINITE
+            bounds = AMOUNT if unit == CARBON_UNIT else replace(AMOUNT, low=-AMOUNT.high)
             known = frame.number(column, 1.0, bounds)[rows]
             intervals = len(rows) + missing
             if 2 * (count := int(np.count_nonzero(~np.isnan(known)))) < intervals:

@@ -69,7 +69,7 @@ class Pensieve(LinkImporter):
     name = "pensieve"
     description = "Pensieve cooked throughput traces (time, Mbit/s), one file per link"
     signature = r"^[^\n]*\n(\d+(\.\d*)?([eE]-?\d+)?[\t ]+\d+\.\d*([eE]-?\d+)?[ ]*\r?\n){2}"
-    kinds = "first_rates zero_length"
+    kinds = "first_rates zero_length missing_rates"
 
     class Params(ImporterParams):
         """Options of the Pensieve importer."""
@@ -93,9 +93,11 @@ class Pensieve(LinkImporter):
         keep = length > 0
         notes.counts["first_rates"] += 1
         notes.counts["zero_length"] += int(np.count_nonzero(~keep))
+        rates_bps = rate_bps[1:][keep]
+        notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates_bps)))
         if params.app_limited and not notes.caveats:
             notes.caveats.append("rates of an application, not of the link")
-        return link(name, params.direction, length[keep], rate_bps[1:][keep])
+        return link(name, params.direction, length[keep], rates_bps)
 
 
 class NyuMets(LinkImporter):

@@ -90,12 +90,19 @@ def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
         compare(tmp_path / "nothing")
     with pytest.raises(UserError, match="the folder contains no run"):
         compare(tmp_path)
-    build_run(tmp_path / "deep" / "below" / "run", hours=3)
-    with pytest.raises(UserError, match="no complete run to compare\n  give run folders, or the"):
-        compare(tmp_path / "deep")
     build_run(tmp_path / "killed", hours=3, finish=False)
     with pytest.raises(UserError, match="no complete run"):
         compare(tmp_path)
+
+
+def test_a_folder_has_the_runs_of_the_folders_and_sweeps_in_it(
+    sweep: Sweep, tmp_path: Path
+) -> None:
+    shutil.copytree(sweep.path, tmp_path / "sweep")
+    build_run(tmp_path / "deep" / "below" / "run", hours=3)
+    names = {f"sweep/{entry['run']}" for entry in sweep.record["runs"]} | {"deep/below/run"}
+    facts = compare(tmp_path).facts
+    assert {one.path.relative_to(tmp_path).as_posix() for one in facts} == names
 
 
 def test_figures_and_files_take_the_labels_of_the_command(tmp_path: Path) -> None:

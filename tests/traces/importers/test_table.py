@@ -132,7 +132,7 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("device", "rate", "message"),
     [
-        ("\0a", "1", r"online\.csv:2: device is '.x00a', which contains a control character"),
+        ("\1a", "1", r"online\.csv:2: device is '.x01a', which contains a control character"),
         ("a", "1e308", "down is '1e308'"),
     ],
 )
