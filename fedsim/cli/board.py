@@ -62,7 +62,7 @@ def _names() -> list[str]:
     help="Three fresh seeds, on silos, phones_day and slow_uplinks only (board-1-large: on fashion_skew).",
 )
 @click.option(
-    "-j", "--jobs", type=click.IntRange(min=1), help="Concurrent runs; by default one per core."
+    "-j", "--jobs", type=click.IntRange(1, 10_000), help="Concurrent runs; by default one per core."
 )
 @options.output_option("Folder of the page and the rows; 'board' by default.")
 @options.user_code_option

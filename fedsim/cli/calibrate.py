@@ -85,6 +85,7 @@ def command(
     from fedsim.runs.records import RUN
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.source import relocated, to_yaml
+    from fedsim.traces.bundle import check_output
 
     if check:
         read = read_log(log, every_row=True)
@@ -103,6 +104,7 @@ def command(
     if scenario is None and RUN.is_in(log):
         scenario = RunFolder(log).intact_scenario()
     loaded = None if scenario is None else load_scenario(scenario)
+    check_output(output, overwrite=force)
     # with_name, not with_suffix: the name of a bundle may have dots.
     page, calibrated = (output.with_name(f"{output.name}.{end}") for end in ("html", "yaml"))
     require_own(page)

@@ -225,7 +225,7 @@ def engine_options(command: Any) -> Any:
         click.option(
             "-j",
             "--jobs",
-            type=click.IntRange(min=1),
+            type=click.IntRange(1, 10_000),
             help="Concurrent runs, one core each; by default one per core. With 1, runs execute in this process.",
         ),
         click.option(
