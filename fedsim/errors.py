@@ -183,7 +183,7 @@ def reason(error: BaseException) -> str:
     kind = f"{type(error).__name__}: " if isinstance(error, _BARE) else ""
     # A heading says nothing alone.
     line = re.sub(r":\s*\n[\s*-]*", ": ", text).partition("\n")[0]
-    return kind + line if text else type(error).__name__
+    return kind + cut(line, _LONG_WORD) if text else type(error).__name__
 
 
 def lacks_threads(text: str) -> bool:

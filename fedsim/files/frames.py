@@ -8,12 +8,14 @@ for are read. Fields of objects are columns with a point, such as ``object.name`
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import itertools
 import os
 import re
 import struct
+import sys
 import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -68,6 +70,16 @@ FILE = "file"
 COLUMN = "column"
 """What a mapping of columns calls the names of the columns of a table with one column per device."""
 _ENDING = re.compile(r"\.(csv|tsv|txt|log|dat|parquet|feather|arrow|ipc|jsonl?|ndjson|xlsx)$", re.I)
+
+
+@contextlib.contextmanager
+def _without_unraisable() -> Iterator[None]:
+    """Without the traceback that pyarrow prints if an invalid row is not UTF-8; it then refuses the row."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 class TableFile:
@@ -259,6 +271,7 @@ class TableFile:
     def _reader(self, lines: Iterable[str]) -> Any:
         return csv.reader(lines, delimiter=self._separator or ",", skipinitialspace=True)
 
+    @_without_unraisable()
     def _read_text(self, names: Sequence[str], words: Collection[str]) -> Any:
         from pyarrow import csv as arrow_csv
 
@@ -328,6 +341,7 @@ class TableFile:
         elif hasattr(self._whole, "read"):
             with self._reading():
                 table = _flat(self._whole.read(columns=list(names))).select(list(names))
+                table.validate(full=True)  # Text that is not UTF-8.
         else:
             table = self._whole.select(list(names))
         empty: Any = None

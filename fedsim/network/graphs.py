@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import math
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -305,7 +306,8 @@ def _read_graphml(path: Path) -> Any:
     import networkx as nx
 
     reader: Any = nx.GraphMLReader()
-    graph = next(reader(path=path), None)
+    with warnings.catch_warnings(action="ignore"):  # Of attributes whose type is not given.
+        graph = next(reader(path=path), None)
     for element in reader.xml.iter():
         kind, ids = element.tag.rpartition("}")[2], ("node", "key")
         named = (child.get("id" if child.tag.endswith(ids) else "key") for child in element)

@@ -278,6 +278,7 @@ class _Composer(Composer):
     def __init__(self, label: str, loader: Any = None) -> None:
         super().__init__(loader)
         self._label, self._values = label, 0
+        self.warn_double_anchors = False  # The later one holds from there on.
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """The next node, below ``parent``."""

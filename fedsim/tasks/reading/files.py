@@ -161,7 +161,9 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
     try:
         is_parquet = path.suffix.lower() == ".parquet"
         if is_parquet:
-            table: pd.DataFrame = open_parquet(path, path).read().to_pandas()
+            content = open_parquet(path, path).read()
+            content.validate(full=True)
+            table: pd.DataFrame = content.to_pandas()
         else:
             # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
             content = read_bytes(path)

@@ -215,10 +215,11 @@ def _speeds(file: Records, ids: Sequence[str], counts: dict[str, int]) -> dict[s
 
     mean = both("u", POSITIVE)
     with np.errstate(over="ignore"):  # What is infinite is refused in the bundle.
+        mean_bps = mean * 8000.0
         variation = (both("sigma") / mean).astype(np.float32)
     return {
         "device_id": id_column(np.repeat(rows, 2), ids),
         "direction": id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
-        "bandwidth_bps": mean * 8000.0,
+        "bandwidth_bps": mean_bps,
         "bandwidth_cv": variation,
     }
