@@ -132,7 +132,7 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
         (b"a.csv" + bytes(200) + b"ustar", "is not a text file: it has a byte 0"),
         (b"a,b,c\n1,2,x" + bytes(20) + b"y\n5,6,z\n", ":2: is not a text file: it has a byte 0"),
         (b"a,b\n1,\xff\n", ":2: is not a text file"),
-        (b"a,b\n1,\xff,3\n", ":2: is not a text file"),
+        (b"a,b\n" + 20_000 * b"1,2\n" + b"1,\xff,3\n", ":20002: is not a text file"),
         (b"a,b\n1,2\n", "has no column 'c' for device\n  its columns are a, b"),
         (b'{"a": 1, "b": 2}\n\n{"a": 1, "b": 2, "a": 3}', ":3: is not JSON: the key 'a' appears"),
         (b'{"a": 1, "b": 2}\n{"a": 1', ":2:8: is not JSON"),
