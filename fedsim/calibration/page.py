@@ -323,6 +323,8 @@ def _with_error(value: float, unit: str, error: float) -> str:
         return written
     if math.isnan(error):
         return f"{written}, error unknown"
+    if error > value:
+        return f"{written}, undetermined: its error is larger"
     exact = error / value < _EXACT
     return f"{written}, exact" if exact else f"{written} ± {format_roughly(100 * error / value)}%"
 

@@ -234,7 +234,9 @@ class TableFile:
         if first is None:
             raise self.source.error("is empty")
         self.source.require_text()
-        marks = (*(declared.groups() if declared else ()), ",", ";", "\t", "|")
+        count = lines[first].count  # Cells between tabs may have commas.
+        others = "\t,;|" if count("\t") > max(count(","), count(";")) else ",;\t|"
+        marks = (*(declared.groups() if declared else ()), *others)
         # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
         named = next((line for line in lines[:first] if line.startswith("#fields")), "")
         named = named[len("#fields") + 1 :]

@@ -16,7 +16,7 @@ _SENT = re.compile(_FLOWER.pattern.decode(), re.IGNORECASE)
 _ARRIVED = re.compile(
     r"(?:aggregate_(?:fit|train): |\bfit_round \d+ )received ([1-9]\d*) results", re.IGNORECASE
 )
-_ROUND = re.compile(r"\[ROUND (\d{1,9})|\bfit_round (\d{1,9}):")
+_ROUND = re.compile(r"\[ROUND (\d{1,15})\b|\bfit_round (\d{1,15}):")
 _BEGINS = re.compile(r"\[INIT\]|\bFL starting|Starting Flower")
 WHOLE_ROUNDS = (
     "Flower's server log has the times of whole rounds: each counts as one dispatch of its slowest client. Log the"

@@ -44,6 +44,7 @@ def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
     assert np.array_equal(simulated, np.select([x < 2, x < 4], [0.0, 0.5], 1.0))
     assert _seconds(0.2, 1e-9) == "0.2 s, exact"
     assert _seconds(0.2, 0.01) == "0.2 s ± 5%"
+    assert _seconds(0.2, 0.3) == "0.2 s, undetermined: its error is larger"
     assert _rate(8e6, 2e5) == "8 Mbit/s ± 2.5%"
     assert (_rate(math.nan, 0.0), _seconds(0.03, 0.0)) == ("–", "0.03 s")
 

@@ -17,6 +17,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 import fedsim
+from fedsim.analysis.comparison import compare
 from fedsim.errors import UserError
 from fedsim.flower.grid import node_ids
 from fedsim.flower.running import App, execute, load_devices
@@ -282,6 +283,11 @@ def test_a_server_app_may_end_by_exit(run_app: RunApp, tmp_path: Path) -> None:
     failed = fedsim.load(tmp_path / "run2")
     assert failed.info["status"] == "failed"
     assert failed.messages.equals(run.messages)
+
+
+def test_a_run_without_a_message_can_be_compared(run_app: RunApp) -> None:
+    run = run_app(apps.own_loop(lambda grid, context: None), EXITING, {"devices": devices()})
+    assert compare([run.path]).summary["runs"].tolist() == [1]
 
 
 def test_what_asyncio_raises_in_a_server_app_is_its_error(run_app: RunApp) -> None:

@@ -424,8 +424,8 @@ def reference_figure(
 
 
 def time_spent(comparison: ComparisonTables) -> Figure | None:
-    """Client time by activity; None if all runs are logs, which do not have it."""
-    if not any(run.spent_s for run in comparison.facts):
+    """Client time by activity; None if no run has it: logs, and runs without a dispatch."""
+    if not any(run.spent_s for run in comparison.facts) or comparison.spent.empty:
         return None
     key = ["setting", "label"]
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])

@@ -118,7 +118,8 @@ _COLUMNS = 14
 _FEATURES = 10
 _TARGET = 13
 # Chest pain type (1 to 4) and resting ECG (0 to 2) are codes, not quantities.
-_CODES = {2: (2, 3, 4), 6: (1, 2)}
+_CODES = {2: range(1, 5), 6: range(3)}
+_CHOICES = {**_CODES, **dict.fromkeys((1, 5, 8), range(2)), _FEATURES: range(5)}
 _TEST_SHARE = 1 / 3
 
 
@@ -177,10 +178,13 @@ def _read(path: Path) -> tuple[Floats, Ints]:
         raise damaged(path, "it has no complete patient")
     table = numbers(pa.array([*chain.from_iterable(rows)]))[0].reshape(len(rows), -1)
     wrong = ~(np.abs(table) <= np.finfo(np.float32).max)
-    wrong[:, -1] |= ~np.isin(table[:, -1], range(5))
+    for at, choices in _CHOICES.items():
+        wrong[:, at] |= ~np.isin(table[:, at], choices)
     for row, column in np.argwhere(wrong)[:1].tolist():
-        what = "class from 0 to 4" if column == _FEATURES else "number that is finite in float32"
+        some = _CHOICES.get(column)
+        any_number = "number that is finite in float32"
+        what = f"code from {min(some)} to {max(some)}" if some else any_number
         raise damaged(path, f"line {lines[row]} has {cut(rows[row][column])!r}, not a {what}")
     plain = [table[:, column] for column in range(_FEATURES) if column not in _CODES]
-    coded = [table[:, column] == code for column, codes in _CODES.items() for code in codes]
+    coded = [table[:, column] == code for column, codes in _CODES.items() for code in codes[1:]]
     return np.stack([*plain, *coded], axis=1).astype(np.float64), (table[:, -1] > 0).astype(int)

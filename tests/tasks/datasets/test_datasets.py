@@ -230,10 +230,11 @@ def test_heart_disease_drops_columns_codes_and_incomplete_patients(tmp_path: Pat
     for old, new, what in (
         ("145", "1e308", "number that is finite in float32"),
         ("145", "1_45", "number that is finite in float32"),
-        *((",1\n", f",{wrong}\n", "class from 0 to 4") for wrong in ("-1", "9", "0.5", "5", "x")),
+        ("1,145", "77,145", "code from 1 to 4"),
+        *((",1\n", f",{wrong}\n", "code from 0 to 4") for wrong in ("-1", "9", "0.5", "5", "x")),
     ):
         (tmp_path / "processed.va.data").write_text("".join(rows).replace(old, new))
-        line, shown = (2 if old == ",1\n" else 1), new.strip(",\n")
+        line, shown = (2 if old == ",1\n" else 1), new.strip(",\n").partition(",")[0]
         with pytest.raises(
             UserError, match=rf"processed\.va\.data: .*line {line} has '{shown}', not a {what}"
         ):

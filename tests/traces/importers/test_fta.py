@@ -13,7 +13,7 @@ def test_both_states_reasons_and_windows(tmp_path: Path) -> None:
     path = write(
         tmp_path / "e.tab",
         fta_row(7, 1, 100.5, 200),
-        fta_row(7, 0, 200, 300, "crash"),
+        fta_row(7, 0, 200, 300, "disk, power; fan"),
         fta_row(8, 1, 50, 60),
     )
     bundle = import_("fta", path)
@@ -24,7 +24,7 @@ def test_both_states_reasons_and_windows(tmp_path: Path) -> None:
     assert intervals(bundle, state=0) == {"7": [(200 * US, 300 * US)], "8": []}
     assert [r["end_reason"] for r in bundle.tables["availability"].to_pylist()] == [
         None,
-        "crash",
+        "disk, power; fan",
         None,
     ]
     devices = bundle.devices.to_pylist()

@@ -290,6 +290,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ),
     ("rtt_matrix", "0 1\n1 0 2\n", ":2: has 3 cells"),
     ("rtt_matrix", "0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
+    ("rtt_matrix", "1 " * 300_000, "has 1 lines of 300000 numbers"),
     ("rtt_matrix", "0 x\n1 0\n", ":1: 2 is 'x'"),
     ("rtt_matrix", "0 0\n0 0\n", "no round-trip time"),
     ("rtt_matrix", ",0,1,2\n0,0,10,20\n1,10,0,30\n2,20,30,0\n", "numbers its nodes"),
