@@ -29,7 +29,8 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
         raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(FORMATS)}")
     default, write = FORMATS[name]
     target = path if path is not None else run.path / default
-    require_new(target, "remove it, or choose another path with -o")
+    or_removed = "" if path is not None else "remove it, or "  # It may be a file of the run.
+    require_new(target, f"{or_removed}choose another path with -o")
     # Whole or not at all.
     aside = replacing if name == "perfetto" else replacing_folder
     with refused("cannot be written", target):

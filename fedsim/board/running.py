@@ -67,6 +67,8 @@ class Rows:
                 or row["code"] == suite.code(question.name, entry.name)
             ):
                 self.add({str(key): value for key, value in row.items()})
+        if not BOARD.is_in(folder):
+            BOARD.write(folder, self._record)  # By which those who watch the folder know it.
 
     def __contains__(self, cell: Cell) -> bool:
         return cell in self._rows

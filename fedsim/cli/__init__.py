@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import select
 import signal
 import sys
 import traceback
@@ -19,9 +20,10 @@ from typing import Any, TextIO, cast
 
 import click
 
-from fedsim.errors import MORE_THREADS, FedsimError, UserError, UserErrors, nearest
+from fedsim.errors import MORE_THREADS, FedsimError, UserError, UserErrors, lacks_threads, nearest
 from fedsim.files.durable import is_disk_full
 from fedsim.files.terminal import Escaping
+from fedsim.processes.limits import TOO_MANY_FILES, by_limit, is_of_files, more_memory
 from fedsim.processes.stopping import Stopped, install
 
 # The short help is here, so that listing the commands imports none of them (and no torch).
@@ -49,9 +51,6 @@ COMMANDS = {
     "export": "Export a run for other tools.",
 }
 _LEAST_BYTES, _LEAST_FILES = 1 << 30, 64
-# Address space: a small run takes 2 to 3 GiB, by the number of threads, and libraries of CUDA are larger.
-_ENOUGH_BYTES = 8 << 30
-_TOO_MANY_FILES = UserError("too many open files", hint="raise the limit: ulimit -n 1024")
 _OF_A_PATH = (
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENXIO),
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # Changed while it was in use.
@@ -130,7 +129,8 @@ class Commands(Suggesting):
         except BrokenPipeError as error:
             from fedsim.parts.component import users_line
 
-            if users_line(error) is not None:  # Without its number, for which Click ends silently.
+            # Without its number, for which Click ends silently.
+            if users_line(error) is not None or not _has_lost_reader():
                 raise ConnectionError(str(error)).with_traceback(error.__traceback__) from None
             _drop_output()
         except SystemExit as error:
@@ -167,8 +167,8 @@ class Commands(Suggesting):
             result = super().main(list(arguments), **settings)
         except UserError as error:
             errors = error.errors if isinstance(error, UserErrors) else (error,)
-            has_too_many = any(_is_of_limit(each.__cause__) for each in errors)
-            show([_TOO_MANY_FILES] if has_too_many else errors)
+            has_too_many = any(is_of_files(each.__cause__) for each in errors)
+            show([TOO_MANY_FILES] if has_too_many else errors)
             for note in getattr(error, "__notes__", ()):
                 click.echo(note, err=True)
             return EXIT_USER
@@ -255,23 +255,10 @@ def _require_limits() -> None:
         import resource
 
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] in range(_LEAST_FILES):
-            raise _TOO_MANY_FILES
+            raise TOO_MANY_FILES
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if limit in range(_LEAST_BYTES):
-            raise UserError("out of memory", hint=_more_memory())
-
-
-def _more_memory() -> str:
-    with contextlib.suppress(ImportError):  # Windows.
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit in range(_ENOUGH_BYTES):
-            raised = f"raise the limit of {limit >> 20} MiB: ulimit -v {_ENOUGH_BYTES >> 10}"
-            return f"{raised}; if that is too little, use a smaller model, batch or population"
-    return (
-        "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
-    )
+            raise UserError("out of memory", hint=more_memory())
 
 
 def _with_text(error: BaseException) -> BaseException:
@@ -286,11 +273,8 @@ def _with_text(error: BaseException) -> BaseException:
 
 def _by_system(error: BaseException) -> UserError | None:
     """The error for what the operating system refuses; None for others, and for those of a path in users' code."""
-    if _lacks_memory(error):
-        detail = (str(error).splitlines() or [type(error).__name__])[0]
-        return UserError(f"out of memory: {detail}", hint=_more_memory())
-    if _is_of_limit(error):
-        return _TOO_MANY_FILES
+    if (limited := by_limit(error)) is not None:
+        return limited
     # Without memory or another open file, nothing can be imported.
     from fedsim.parts.component import users_traceback
 
@@ -303,7 +287,8 @@ def _by_system(error: BaseException) -> UserError | None:
     if "to type float without overflow" in str(error):  # By torch, of 1 / 1e-300 in float32.
         message = "a factor is too large for the numbers of the model"
         return UserError(message, hint="choose parameters of the method that are nearer to 1")
-    if str(error) == "can't start new thread" or isinstance(error, BlockingIOError):
+    is_refused = isinstance(error, BlockingIOError) or lacks_threads(str(error))
+    if str(error) == "can't start new thread" or is_refused:
         return UserError(getattr(error, "strerror", str(error)), hint=MORE_THREADS)
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
         return UserError(f"{error}: the link leads to itself")  # Of Path.resolve.
@@ -317,21 +302,15 @@ def _by_system(error: BaseException) -> UserError | None:
     return None
 
 
-def _is_of_limit(error: BaseException | None) -> bool:
-    """Whether no other file could be opened, which is no fault of the file."""
-    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
-
-
-def _lacks_memory(error: BaseException) -> bool:
-    """Whether memory ran out; torch has a special error for a GPU only."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    ran_out = not names.isdisjoint(("MemoryError", "OutOfMemoryError"))
-    said = (
-        *("can't allocate memory", os.strerror(errno.ENOMEM).lower(), "failed to map segment"),
-        *("maximum allowed dimension", "maximum allowed size", "array is too big"),  # Of NumPy.
-        "storage size calculation overflowed",
-    )
-    return ran_out or any(text in str(error).lower() for text in said)
+def _has_lost_reader() -> bool:
+    """Whether nobody reads the output; what cannot be known is assumed. Pipes to processes break, too."""
+    try:
+        streams = select.poll()
+        for stream in (sys.stdout, sys.stderr):
+            streams.register(stream.fileno(), 0)
+        return bool(streams.poll(0))
+    except (AttributeError, OSError, ValueError):  # Windows; a stream without a number.
+        return True
 
 
 def _drop_output(stream: TextIO | None = None) -> None:

@@ -46,7 +46,9 @@ def command(folder: Path, template: str) -> None:
     """
     files = template_files(template)
     if folder.is_file() or (folder.suffix in (".yaml", ".yml") and not folder.is_dir()):
-        hint = f"for example {folder.with_suffix('')}; it gets a scenario.yaml"
+        plain = folder.with_suffix("")
+        other = folder.with_name(f"{folder.stem}-project") if plain.exists() else plain
+        hint = f"for example {other}; it gets a scenario.yaml"
         raise UserError("give a folder, not a file", where=folder, hint=hint)
     # Nothing is written through a link, either.
     own = folder.resolve()

@@ -18,6 +18,7 @@ from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from fedsim.errors import UserError
 from fedsim.processes import preloading, stopping
 from fedsim.processes.launch import alone
 from fedsim.sweeps.task import Performer, Result, Results, Task
@@ -30,7 +31,10 @@ _GO_ON, _SAVE, _END = range(3)
 """What the processes of a pool are to do: go on, save the runs in progress and end, or end at once."""
 _MOST_DEATHS = 10
 """Of idle processes, after which no more are started."""
-_ENDED = "the processes of the pool ended before they started a run"
+_ENDED = UserError(
+    f"the processes of the pool, {sys.executable}, ended before they started a run",
+    hint="use one process: -j 1 (in Python: jobs=1)",
+)
 _KILLED = "the process of this run was killed; there may be too little memory"
 _SIGNALS = (signal.SIGINT, *stopping.SIGNALS)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -130,18 +134,18 @@ def _perform(
     try:
         while waiting or running:
             while waiting and len(running) < jobs and period.requested is None:
-                if not idle:
-                    idle.append(ProcessPoolExecutor(1, _CONTEXT, _begin, given))
-                    pools.append(idle[-1])
-                pool = idle.pop()
                 try:
+                    if not idle:
+                        idle.append(ProcessPoolExecutor(1, _CONTEXT, _begin, given))
+                        pools.append(idle[-1])
+                    pool = idle.pop()
                     # The process, which starts now, loads numpy before it sets its environment.
                     with _environment(_NO_THREADS), _without_main():
                         future = pool.submit(_work, waiting[0])
                 except (BrokenProcessPool, EOFError, ConnectionError):
                     # It, or the process that forks it, died while it was idle.
                     if (died := died + 1) > _MOST_DEATHS:
-                        raise RuntimeError(_ENDED) from None
+                        raise _ENDED from None
                     continue
                 running[future] = waiting.popleft(), pool
             done = wait(running, _LOOK_S, FIRST_COMPLETED).done
@@ -161,7 +165,7 @@ def _perform(
                 elif shares.started(task):
                     yield Result(task, _KILLED)
                 else:
-                    raise RuntimeError(_ENDED)
+                    raise _ENDED
             if not done:
                 yield None
     finally:

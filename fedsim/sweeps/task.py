@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line
+from fedsim.processes.limits import by_limit
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.records import RUN
 from fedsim.scenario.loading import LoadedScenario, load_source
@@ -98,10 +99,11 @@ class Performer:
             path = task.folder.parent / ERRORS / f"{task.folder.name}.txt"
             path.parent.mkdir(exist_ok=True)
             path.write_text(traceback.format_exc(), encoding="utf-8")
-            line = users_line(error)
+            line, limited = users_line(error), by_limit(error)
             text = f"{line}: " if line else ""
-            text += f"{type(error).__name__}: {error}"
-            result = Result(task, text, line is not None, tuple(warnings))
+            text += str(limited or f"{type(error).__name__}: {error}")
+            is_users = line is not None or limited is not None
+            result = Result(task, text, is_users, tuple(warnings))
         else:
             return Result(task, warnings=tuple(warnings))
         # The traceback kept the run alive; its tensors are freed now rather than by a later collection.

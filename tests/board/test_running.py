@@ -13,9 +13,12 @@ from fedsim.errors import UserError
 
 def test_a_board_tunes_measures_and_continues(tiny, tmp_path):
     counts = []
-    rows = run_board(
-        tiny, tmp_path / "board", jobs=2, on_progress=lambda *done: counts.append(done)
-    )
+
+    def on_progress(*done):
+        assert BOARD.is_in(tmp_path / "board"), "it can be watched from the beginning"
+        counts.append(done)
+
+    rows = run_board(tiny, tmp_path / "board", jobs=2, on_progress=on_progress)
     frame = rows.frame()
     fedavg = frame[frame["entry"] == "FedAvg"]
     # A step with the largest learning rate leaves 0.7 of the distance: 2 x 0.7^7 <= 0.2 after seven steps. Transfers

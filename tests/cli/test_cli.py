@@ -259,6 +259,22 @@ def test_what_the_system_refuses_is_one_message(
     assert_refused(result, message)
 
 
+def test_a_pipe_to_another_process_is_not_the_output() -> None:
+    """Whose reader may have seen enough; it is there."""
+    code = """
+import sys, click
+from fedsim import cli
+@click.command()
+def command():
+    raise BrokenPipeError(32, "Broken pipe")
+cli.Commands.get_command = lambda *_: command
+sys.argv = ["fedsim", "ls"]
+sys.exit(cli.command_line())
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, "Broken pipe" in result.stderr) == (1, True)
+
+
 def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Result:
     @click.command()
     def command() -> None:

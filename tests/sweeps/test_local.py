@@ -12,10 +12,12 @@ from concurrent.futures import Future
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import fedsim
+from fedsim.errors import UserError
 from fedsim.parts.component import NO_USER_CODE
 from fedsim.sweeps import Sweep, local
 from fedsim.sweeps.local import ONE_THREAD
@@ -233,8 +235,11 @@ def test_the_process_that_forks_the_others_may_die(
     monkeypatch.setattr(local.ProcessPoolExecutor, "submit", dying)
     assert fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "a", jobs=2).failures == {}
     deaths += [ConnectionResetError] * 99
-    with pytest.raises(RuntimeError, match="ended before they started a run"):
+    with pytest.raises(UserError, match="ended before they started a run"):
         fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "b", jobs=2)
+    monkeypatch.setattr(local, "ProcessPoolExecutor", mock.Mock(side_effect=BrokenPipeError))
+    with pytest.raises(UserError, match="ended before they started a run"):
+        fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "c", jobs=2)
 
 
 def test_a_pool_whose_thread_could_not_be_started_ends_the_sweep(

@@ -1,12 +1,14 @@
 """One run of a sweep."""
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 import fedsim
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.runs.records import RUN
+from fedsim.sweeps.task import Performer
 from tests.cli.invoking import PARABOLAS, invoke
 from tests.sweeps.worlds import record, scenario
 
@@ -25,6 +27,16 @@ def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> No
     RUN.write(folder, {"status": "running", "files": {}, "versions": {"fedsim-des": "0.0.0"}})
     (folder / "scenario.yaml").write_text("half")
     assert fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "sweep", jobs=1).failures == {}
+
+
+def test_a_run_without_memory_says_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Performer, "_perform", mock.Mock(side_effect=MemoryError))
+    (tmp_path / "s.yaml").write_text(PARABOLAS + "sweep: {seeds: [0]}\n")
+    result = invoke("sweep", tmp_path / "s.yaml", "-o", tmp_path / "sweep", "-j", "1")
+    assert result.exit_code == 2
+    assert "out of memory: MemoryError\n    use a smaller model" in result.stderr
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
