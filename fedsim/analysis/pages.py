@@ -38,10 +38,7 @@ def write_page(path: Path, page: str) -> None:
             hint=f"write {path.with_suffix('.html')}"
             + ("; a browser prints it as a PDF" if path.suffix.lower() == ".pdf" else ""),
         )
-    hint = (
-        "make its folder writable, or name a page elsewhere (-o, --plot); of a run: "
-        "fedsim report RUN -o PAGE.html"
-    )
+    hint = "make its folder writable, or name another output; for a run: fedsim report RUN -o PAGE.html"
     with refused("cannot write the page", path, hint):
         require_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)

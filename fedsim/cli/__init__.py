@@ -20,10 +20,10 @@ from typing import Any, TextIO, cast
 
 import click
 
-from fedsim.errors import MORE_THREADS, FedsimError, UserError, UserErrors, lacks_threads, nearest
+from fedsim.errors import FedsimError, UserError, UserErrors, nearest
 from fedsim.files.durable import is_disk_full
 from fedsim.files.terminal import Escaping
-from fedsim.processes.limits import TOO_MANY_FILES, by_limit, is_of_files, more_memory
+from fedsim.processes.limits import by_limit, is_of_files, more_memory, too_many_files
 from fedsim.processes.stopping import Stopped, install
 
 # The short help is here, so that listing the commands imports none of them (and no torch).
@@ -168,7 +168,7 @@ class Commands(Suggesting):
         except UserError as error:
             errors = error.errors if isinstance(error, UserErrors) else (error,)
             has_too_many = any(is_of_files(each.__cause__) for each in errors)
-            show([TOO_MANY_FILES] if has_too_many else errors)
+            show([too_many_files()] if has_too_many else errors)
             for note in getattr(error, "__notes__", ()):
                 click.echo(note, err=True)
             return EXIT_USER
@@ -255,7 +255,7 @@ def _require_limits() -> None:
         import resource
 
         if resource.getrlimit(resource.RLIMIT_NOFILE)[0] in range(_LEAST_FILES):
-            raise TOO_MANY_FILES
+            raise too_many_files()
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if limit in range(_LEAST_BYTES):
             raise UserError("out of memory", hint=more_memory())
@@ -273,7 +273,7 @@ def _with_text(error: BaseException) -> BaseException:
 
 def _by_system(error: BaseException) -> UserError | None:
     """The error for what the operating system refuses; None for others, and for those of a path in users' code."""
-    if (limited := by_limit(error)) is not None:
+    if (limited := by_limit(error, is_users=True)) is not None:
         return limited
     # Without memory or another open file, nothing can be imported.
     from fedsim.parts.component import users_traceback
@@ -284,12 +284,8 @@ def _by_system(error: BaseException) -> UserError | None:
         return UserError(str(error.strerror), where=error.filename)
     if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
         return UserError("the working folder no longer exists")
-    if "to type float without overflow" in str(error):  # By torch, of 1 / 1e-300 in float32.
-        message = "a factor is too large for the numbers of the model"
-        return UserError(message, hint="choose parameters of the method that are nearer to 1")
-    is_refused = isinstance(error, BlockingIOError) or lacks_threads(str(error))
-    if str(error) == "can't start new thread" or is_refused:
-        return UserError(getattr(error, "strerror", str(error)), hint=MORE_THREADS)
+    if (limited := by_limit(error)) is not None:
+        return limited
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
         return UserError(f"{error}: the link leads to itself")  # Of Path.resolve.
     if isinstance(error, UnicodeEncodeError):

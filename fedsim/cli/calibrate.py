@@ -116,10 +116,9 @@ def command(
         if result.scenario is not None:
             beside = relocated(result.scenario, calibrated.parent.resolve())
             write_text(calibrated, f"{MARK}\n{to_yaml(beside)}")
-    except UserError as error:  # The bundle is there.
-        raise UserError(
-            error.message, where=error.where, hint=f"{error.hint}, with --force"
-        ) from error
+    except UserError as error:
+        hint = "the bundle is written; once this is corrected, repeat the command with --force"
+        raise UserError(error.message, where=error.where, hint=hint) from error
     texts = {
         tile.label: ", ".join(filter(None, (tile.value, tile.note))) for tile in summary(result)
     }

@@ -124,7 +124,7 @@ class Devices:
         sent = sum(vector.size_bytes(self.item_bytes) for vector in vectors)
         total = self.wire_bytes(sent + fixed * task.fixed_elements * self.item_bytes)
         if total > _MOST_BYTES:
-            message = f"a transfer would have {format_bytes(total)}, more than {format_bytes(_MOST_BYTES)}"
+            message = f"a transfer would take {format_bytes(total)}, more than {format_bytes(_MOST_BYTES)}"
             raise UserError(message, where="task", hint="choose a smaller model")
         return total
 

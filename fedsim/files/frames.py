@@ -75,7 +75,13 @@ _ENDING = re.compile(r"\.(csv|tsv|txt|log|dat|parquet|feather|arrow|ipc|jsonl?|n
 @contextlib.contextmanager
 def _without_unraisable() -> Iterator[None]:
     """Without the traceback that pyarrow prints if an invalid row is not UTF-8; it then refuses the row."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    hook = sys.unraisablehook
+
+    def without(unraisable: Any) -> None:
+        if unraisable.exc_type is not UnicodeDecodeError:
+            hook(unraisable)
+
+    sys.unraisablehook = without
     try:
         yield
     finally:
@@ -234,9 +240,10 @@ class TableFile:
         if first is None:
             raise self.source.error("is empty")
         self.source.require_text()
-        count = lines[first].count  # Cells between tabs may have commas.
-        others = "\t,;|" if count("\t") > max(count(","), count(";")) else ",;\t|"
-        marks = (*(declared.groups() if declared else ()), *others)
+        # Cells between tabs may have commas, and tabs may follow commas.
+        count = re.sub(r"(?<=[,;])\t+|\t+$", "", lines[first]).count
+        in_order = "\t,;|" if count("\t") > max(count(","), count(";")) else ",;\t|"
+        marks = (*(declared.groups() if declared else ()), *in_order)
         # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
         named = next((line for line in lines[:first] if line.startswith("#fields")), "")
         named = named[len("#fields") + 1 :]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import hashlib
 import io
@@ -17,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from mmap import ACCESS_READ, mmap
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -152,24 +150,18 @@ class SourceFile:
 
     def require_text(self) -> None:
         """Refuse a byte 0: damage leaves blocks of them, and what is before and after one would become one row."""
-        with contextlib.ExitStack() as stack:
-            content: bytes | mmap
-            if isinstance(self.content, Path):
-                file = stack.enter_context(self.content.open("rb"))
-                content = stack.enter_context(mmap(file.fileno(), 0, access=ACCESS_READ))
-            else:
-                content = self.content
-            if (first := content.find(b"\0")) >= 0:
-                line = content[:first].count(b"\n") + 1
-                hint = (
-                    "give a text file in UTF-8, and unpack archives; if it was one, copy it again"
-                )
-                raise self.error("is not a text file: it has a byte 0", hint, line=line)
+        is_path, line = isinstance(self.content, Path), 1
+        with open(self.content, "rb") if is_path else io.BytesIO(self.data) as file:
+            for chunk in _chunks(file, 1 << 20):
+                if (first := chunk.find(b"\0")) >= 0:
+                    line += chunk[:first].count(b"\n")
+                    hint = "give a text file in UTF-8, and unpack archives; if it was one, copy it again"
+                    raise self.error("is not a text file: it has a byte 0", hint, line=line)
+                line += chunk.count(b"\n")
 
     def text(self) -> str:
         """The content as text."""
-        if self.data:
-            self.require_text()
+        self.require_text()
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:

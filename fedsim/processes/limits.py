@@ -1,4 +1,4 @@
-"""What the limits of the operating system on memory and open files refuse, as errors for the user."""
+"""Errors for the user where a limit of the system, or of numbers, ends a command."""
 
 from __future__ import annotations
 
@@ -6,23 +6,41 @@ import contextlib
 import errno
 import os
 
-from fedsim.errors import UserError
+from fedsim.errors import MORE_THREADS, UserError, lacks_threads
 
 # Address space: a small run takes 2 to 3 GiB, by the number of threads, and libraries of CUDA are larger.
 _ENOUGH_BYTES = 8 << 30
-TOO_MANY_FILES = UserError("too many open files", hint="raise the limit: ulimit -n 1024")
 
 
-def by_limit(error: BaseException) -> UserError | None:
-    """The error for the user if memory ran out, or no other file could be opened; None for others."""
+def by_limit(error: BaseException, *, is_users: bool = False) -> UserError | None:
+    """The error for the user if memory, open files, threads or the range of numbers do not suffice; None for others.
+
+    Code of users (``is_users``) shows its own errors, except for those of memory and files.
+    """
+    text = str(error)
     if _lacks_memory(error):
-        detail = (str(error).splitlines() or [type(error).__name__])[0]
+        detail = (text.splitlines() or [type(error).__name__])[0]
         return UserError(f"out of memory: {detail}", hint=more_memory())
-    return TOO_MANY_FILES if is_of_files(error) else None
+    if is_of_files(error):
+        return too_many_files()
+    if is_users:
+        return None
+    if "to type float without overflow" in text:  # By torch, of 1 / 1e-300 in float32.
+        message = "a factor is too large for the numbers of the model"
+        return UserError(message, hint="choose parameters of the method that are nearer to 1")
+    is_refused = isinstance(error, BlockingIOError) or lacks_threads(text)
+    if text == "can't start new thread" or is_refused:
+        return UserError(getattr(error, "strerror", None) or text, hint=MORE_THREADS)
+    return None
+
+
+def too_many_files() -> UserError:
+    """The error for a process that may not open another file."""
+    return UserError("too many open files", hint="raise the limit: ulimit -n 1024")
 
 
 def more_memory() -> str:
-    """How to have more memory."""
+    """A hint: the limit to raise, or what takes less memory."""
     with contextlib.suppress(ImportError):  # Windows.
         import resource
 

@@ -31,10 +31,6 @@ _GO_ON, _SAVE, _END = range(3)
 """What the processes of a pool are to do: go on, save the runs in progress and end, or end at once."""
 _MOST_DEATHS = 10
 """Of idle processes, after which no more are started."""
-_ENDED = UserError(
-    f"the processes of the pool, {sys.executable}, ended before they started a run",
-    hint="use one process: -j 1 (in Python: jobs=1)",
-)
 _KILLED = "the process of this run was killed; there may be too little memory"
 _SIGNALS = (signal.SIGINT, *stopping.SIGNALS)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -81,8 +77,15 @@ def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)  # The tracker unblocks some.
             with _environment({**_NO_THREADS, preloading.PARENT: str(os.getpid())}):
                 forkserver.ensure_running()
+        except (EOFError, ConnectionError):
+            raise _ended() from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ended() -> UserError:
+    message = f"the processes of the pool, {sys.executable}, ended before they started a run"
+    return UserError(message, hint="use one process: -j 1 (in Python: jobs=1)")
 
 
 def run_here(tasks: Sequence[Task], shares: Shares, on_progress: Callable[[], None]) -> Results:
@@ -145,7 +148,7 @@ def _perform(
                 except (BrokenProcessPool, EOFError, ConnectionError):
                     # It, or the process that forks it, died while it was idle.
                     if (died := died + 1) > _MOST_DEATHS:
-                        raise _ENDED from None
+                        raise _ended() from None
                     continue
                 running[future] = waiting.popleft(), pool
             done = wait(running, _LOOK_S, FIRST_COMPLETED).done
@@ -165,7 +168,7 @@ def _perform(
                 elif shares.started(task):
                     yield Result(task, _KILLED)
                 else:
-                    raise _ENDED
+                    raise _ended()
             if not done:
                 yield None
     finally:

@@ -99,7 +99,8 @@ class Performer:
             path = task.folder.parent / ERRORS / f"{task.folder.name}.txt"
             path.parent.mkdir(exist_ok=True)
             path.write_text(traceback.format_exc(), encoding="utf-8")
-            line, limited = users_line(error), by_limit(error)
+            line = users_line(error)
+            limited = by_limit(error, is_users=line is not None)
             text = f"{line}: " if line else ""
             text += str(limited or f"{type(error).__name__}: {error}")
             is_users = line is not None or limited is not None

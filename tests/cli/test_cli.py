@@ -260,7 +260,7 @@ def test_what_the_system_refuses_is_one_message(
 
 
 def test_a_pipe_to_another_process_is_not_the_output() -> None:
-    """Whose reader may have seen enough; it is there."""
+    """The reader of the output has not seen enough: it is there."""
     code = """
 import sys, click
 from fedsim import cli

@@ -32,7 +32,7 @@ def test_an_error_notes_that_further_checks_follow() -> None:
     [
         (
             {"task": {"name": "timing", "clients": 3, "parameters": 10**15}},
-            "task: a transfer would have 4 PB, more than 100 TB",
+            "task: a transfer would take 4 PB, more than 100 TB",
         ),
         (
             {"evaluation": {"metrics": [{"name": "class_accuracy", "label": 10}]}},

@@ -316,3 +316,18 @@ def test_lines_of_json_end_where_json_says(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": "x\u2028y"}\r\n{"a": "x\x85"}', encoding="utf-8")
     frame = frame_of(tmp_path / "a.jsonl").load(["a"])
     assert frame.text("a")[1] == ["x\u2028y", "x"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,\t\tb,\t\tc\n1,\t\t2,\t\t3\n",
+        "a,b,c\t\t\t\n1,2,3\t\t\t\n",
+        "a\tb\tc\n1\t2\t3\n",
+        "a\tb, in s\tc\n1\t2\t3\n",
+    ],
+)
+def test_tabs_separate_cells_if_they_do_not_follow_commas(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    frame = frame_of(tmp_path / "a.txt").load(["a", "c"])
+    assert [frame.number(name).tolist() for name in ("a", "c")] == [[1], [3]]

@@ -14,7 +14,7 @@ from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_refe
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import Status
 from fedsim.runs.listing import Member, Runs, status_of
-from fedsim.runs.records import RUN, SWEEP_SCENARIO, is_sweep, read_sweep
+from fedsim.runs.records import DECISION, FORECAST, RUN, SWEEP_SCENARIO, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.vocabulary.formatting import NAMED, format_command, format_names
 
@@ -65,19 +65,21 @@ def load(
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     members: dict[Path, Member] = {}
     runs_in = functools.cache(Runs)
-    hint = "give run folders, the folder of a sweep, or the log of a real run"
+    hint = "give runs, sweeps, folders of them, or the log of a real run"
     words = {True: "is a file, not a folder", False: "no such folder"}
     missing = (path for path in named if not path.is_dir())
     raise_all(UserError(words[path.exists()], where=path, hint=hint) for path in missing)
     for path in named:
         if RUN.is_in(path):
             members.setdefault(path.resolve(), runs_in(path.parent).member(path.name))
-        # 'runs/*' also matches the comparison that an earlier command wrote there.
+        # 'runs/*' also matches decisions, forecasts, and the comparison that an earlier command wrote there.
         elif (
             is_sweep(path)
             or len(named) == 1
-            or not (path / PAGE).is_file()
-            or any(path.glob("*/run.json"))
+            or (
+                not any(record.is_in(path) for record in (DECISION, FORECAST))
+                and (not (path / PAGE).is_file() or any(path.glob("**/run.json")))
+            )
         ):
             for member in _members(path, runs_in):
                 members.setdefault(member.path.resolve(), member)
@@ -137,7 +139,7 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
     message = "there is no complete run to compare"
     where = format_names([str(path) for path in named], NAMED)
     if not left_out:
-        hint = "give run folders, or the folder of a sweep"
+        hint = "give runs, sweeps, or folders of them"
         return UserError(message, where=where, hint=hint)
     first, sweep = left_out[0], left_out[0].path.parent
     if first.has_failed:

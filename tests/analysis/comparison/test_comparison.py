@@ -7,9 +7,11 @@ import pandas as pd
 import pytest
 
 from fedsim.analysis.comparison import Comparison, Target, compare
+from fedsim.analysis.comparison.loading import PAGE
 from fedsim.analysis.comparison.page import render
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder
+from fedsim.runs.records import DECISION
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import (
     GROUPS,
@@ -103,6 +105,13 @@ def test_a_folder_has_the_runs_of_the_folders_and_sweeps_in_it(
     names = {f"sweep/{entry['run']}" for entry in sweep.record["runs"]} | {"deep/below/run"}
     facts = compare(tmp_path).facts
     assert {one.path.relative_to(tmp_path).as_posix() for one in facts} == names
+    # As written by runs/*: not all runs of a decision, but those of a folder with sweeps and an earlier page.
+    (tmp_path / PAGE).touch()
+    DECISION.write(
+        tmp_path / "deep", {"asked": {}, "files": {}, "batch": 1, "batches": 0, "spent_s": 0}
+    )
+    paths = {one.path.parent for one in compare([tmp_path, tmp_path / "deep"]).facts}
+    assert paths == {tmp_path / "sweep"}
 
 
 def test_figures_and_files_take_the_labels_of_the_command(tmp_path: Path) -> None:

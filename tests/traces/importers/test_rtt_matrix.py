@@ -86,3 +86,20 @@ def test_real_seattle(real_traces: Path, tmp_path: Path) -> None:
     zeros = (np.array(slices) == 0) & ~np.eye(99, dtype=bool)
     assert bundle.manifest.counts["zero_off_diagonal"] == zeros.sum() > 0
     require_medians(bundle, slices)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sep=;\n0;10\n10;0\n",
+        "0,10\n,\n10,0\n",
+        "0\t10\t\n10\t0\t\n",
+        "# pairs\n0 10\n10 0\n",
+    ],
+)
+def test_lines_without_numbers_and_tabs_at_the_end_do_not_count(tmp_path: Path, text: str) -> None:
+    (tmp_path / "m.txt").write_text(text)
+    bundle = import_("rtt_matrix", tmp_path / "m.txt", unit="ms")
+    assert [row["rtt_s"] for row in bundle.tables["rtt_matrix"].to_pylist()] == 2 * [
+        pytest.approx(0.01)
+    ]
