@@ -221,12 +221,12 @@ def _doubts(log: pd.DataFrame, rounds: Rounds, *, is_synchronous: bool) -> Itera
         return
     slope = float((x * y).sum()) / square
     error = math.sqrt(float(((y - slope * x) ** 2).sum()) / freedom / square)
-    change = math.expm1(slope * float(np.ptp(log["start_s"])))
+    change = math.expm1(slope * float(seen.groupby("client")["start_s"].agg(np.ptp).max()))
     if abs(change) >= _LEAST_CHANGE and abs(slope) > _LEAST_Z * error:
         yield (
-            f"Step times {'grow' if change > 0 else 'shrink'} by {format_share(abs(change))} from the begin to the end"
-            " of the log, as those of devices that throttle their clock: the estimates are means over it, and a"
-            " simulation has no such trend."
+            f"Step times {'grow' if change > 0 else 'shrink'} by {format_share(abs(change))} from the first to the"
+            " last dispatch of a client, as those of devices that throttle their clock: the estimates are means, and"
+            " a simulation has no such trend."
         )
 
 

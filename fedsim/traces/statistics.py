@@ -352,6 +352,8 @@ def _moments(start: Ints, end: Ints, low: Ints, high: Ints) -> Spread:
     if not len(low) or _is_too_long(low, high):
         return Spread.of(np.zeros(0))
     hours = np.arange(-(-int(low.min()) // HOUR_US), int(high.max()) // HOUR_US + 1) * HOUR_US
+    if not len(hours):
+        return Spread.of(np.zeros(0))
 
     def passed(instants: Ints) -> Ints:
         return np.searchsorted(np.sort(instants), hours, side="right").astype(np.int64)

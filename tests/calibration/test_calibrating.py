@@ -1,6 +1,7 @@
 """Closed loop: simulate, calibrate from that log, simulate again."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -473,6 +474,19 @@ def _throttled() -> pd.DataFrame:
     """Local steps that take 5% longer from round to round."""
     more = (LOG["computed"] - LOG["downloaded"]) * 0.05 * LOG["round"]
     return LOG.assign(computed=LOG["computed"] + more, end=LOG["end"] + more)
+
+
+def test_a_trend_is_not_longer_than_a_client_was_seen(tmp_path: Path) -> None:
+    """Half of the clients work two hours later, the others not any more."""
+    log = _throttled()
+    later = 7200 * (log["client"].rank(method="dense") % 2)
+    apart = log.assign(**{name: log[name] + later for name in TIMES})
+    for index, each in enumerate((log, apart)):
+        (tmp_path / str(index)).mkdir()
+        flags = " ".join(calibrated(tmp_path / str(index), each).flags)
+        grown = re.search(r"Step times grow by ([\d.]+)%", flags)
+        assert grown is not None
+        assert float(grown[1]) < 100, "ten rounds of 5% each"
 
 
 def _overlapping() -> pd.DataFrame:

@@ -61,11 +61,14 @@ def test_a_bundle_without_availability_is_described():
     out = io.StringIO()
     write_text([statistics], Console(file=out))
     assert "device-days" in out.getvalue()
+    window = {"window_start_us": [HOUR // 4], "window_end_us": [HOUR // 2]}
+    without_a_full_hour = bundle_of({"a": [(HOUR // 4, HOUR // 3)]}, devices=window)
     empty = describe(bundle_of({"a": []}, days=1))
     assert empty.availability.online_share == 0
     assert empty.availability.never_online == 1
     assert empty.availability.by_hour.tolist() == [0.0] * 24
     assert DAY == 24 * HOUR
+    write_text([describe(without_a_full_hour)], Console(file=out))
 
 
 def test_only_the_time_of_a_step_that_a_bundle_gives_is_described():

@@ -204,7 +204,8 @@ class Table(DatasetComponent):
             if text and not leaks:
                 column = frame[text[0]]
                 numbers = pd.to_numeric(column.map(str), errors="coerce")
-                unread = numbers.isna() & column.notna()
+                # Numbers beyond 64 bits are text, too.
+                unread = (numbers.isna() | (numbers.abs() >= 2**63)) & column.notna()
                 where = row_place(path, int(unread.to_numpy().argmax()))
             usable = [name for name in features if name not in (*leaks, *text, *unnamed)]
             example = f"; choose, for example, features: [{', '.join(usable)}]" if usable else ""

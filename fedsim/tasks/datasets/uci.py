@@ -57,6 +57,7 @@ _HAR_CLASSES = (
     "standing",
     "laying",
 )
+_HAR_SHAPE = (9, 128)  # Channels and instants.
 
 
 class UciHar(DatasetComponent):
@@ -76,15 +77,17 @@ class UciHar(DatasetComponent):
         arrays = read_arrays(path, ("x", "y", "subject", "is_test"))
         x = arrays.pop("x")
         if (
-            x.ndim != 3
+            x.shape[1:] != _HAR_SHAPE
             or x.dtype.kind not in "fiu"
-            or not x.size
+            or not len(x)
             or not (np.abs(x) <= np.finfo(np.float32).max).all()
             or any(array.shape != x.shape[:1] for array in arrays.values())
             or any(array.dtype.kind not in "iub" for array in arrays.values())
             or not np.isin(arrays["is_test"], (0, 1)).all()
         ):
-            raise damaged(path, "its arrays differ in length or have unexpected types or values")
+            raise damaged(
+                path, "its arrays differ in length or have unexpected shapes, types or values"
+            )
         x, is_test = x.astype(np.float32), arrays["is_test"].astype(bool)
         subject = arrays["subject"].astype(np.int64)
         if is_test.all() or subject.min() < 0 or subject.max() >= len(subject):

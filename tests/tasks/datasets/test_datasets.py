@@ -273,10 +273,11 @@ def test_uci_har_needs_arrays_that_fit(tmp_path: Path) -> None:
         {"x": np.full((4, 9, 128), "a")},
         {"x": np.full((4, 9, 128), 1e39)},
         {"x": np.zeros((4, 0, 128))},
+        {"x": np.zeros((4, 128, 9))},
         {"is_test": np.array([0, 1, 0, 5])},
     ):
         save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})
-        with pytest.raises(UserError, match="differ in length or have unexpected types"):
+        with pytest.raises(UserError, match="differ in length or have unexpected shapes"):
             load("uci_har", root=tmp_path)
     for wrong in ({"is_test": np.ones(4, dtype=bool)}, {"subject": np.full(4, 10**9)}):
         save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})

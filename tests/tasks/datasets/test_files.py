@@ -236,6 +236,7 @@ REFUSED_TABLES: list[tuple[str, dict[str, Any], str]] = [
     ("a,b\n1,inf\n2,1\n", {"target": "b"}, "'b' does not contain classes"),
     ("", {"target": "b"}, "cannot be read"),
     (f"a,b\n{10**500},x\n1,y\n", {"target": "b"}, "'a' cannot be a feature"),
+    (f"a,b\n0,x\n{10**30},y\n", {"target": "b"}, "own.csv:3: 'a' cannot be a feature"),
 ]
 
 
