@@ -178,7 +178,7 @@ class Commands(Suggesting):
             else:
                 context = error.ctx if isinstance(error, click.UsageError) else None
                 hint = f"see {context.command_path} --help" if context else None
-                text = error.format_message().removesuffix(".")
+                text = error.format_message().replace("\n\t", " ").removesuffix(".")
                 show([UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)])
             return EXIT_USER
         except (click.Abort, KeyboardInterrupt) as error:

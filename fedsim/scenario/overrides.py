@@ -44,7 +44,7 @@ class Override:
             raise UserError(
                 "gives no value",
                 where=where,
-                hint=f"{path.strip()}=null for the default, {path.strip()}={{}} for an empty section",
+                hint="write one, such as null or {} where the key allows it, or leave the option out",
             )
         # No plain text may begin with a percent sign in YAML, but forms of times do.
         is_form = value.strip().startswith("%")

@@ -293,7 +293,7 @@ def changed_since(path: Path, runs: Iterable[tuple[str, LoadedScenario]]) -> Ite
 def no_longer_swept(path: Path, planned: Sequence[PlannedRun]) -> list[str]:
     """Names of the folders of runs in a sweep's folder that it no longer contains, sorted."""
     names = {run.name for run in planned}
-    runs = (RunFolder(item) for item in path.iterdir() if item.is_dir() and item.name not in names)
+    runs = (RunFolder(item) for item in path.glob("[!.]*/") if item.name not in names)
     return sorted(folder.path.name for folder in runs if folder.has_begun)
 
 

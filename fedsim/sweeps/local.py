@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import signal
@@ -31,6 +32,7 @@ _GO_ON, _SAVE, _END = range(3)
 """What the processes of a pool are to do: go on, save the runs in progress and end, or end at once."""
 _MOST_DEATHS = 10
 """Of idle processes, after which no more are started."""
+_ALONE = "use one process: -j 1 (in Python: jobs=1)"
 _KILLED = "the process of this run was killed; there may be too little memory"
 _SIGNALS = (signal.SIGINT, *stopping.SIGNALS)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -85,7 +87,7 @@ def prepare() -> None:
 
 def _ended() -> UserError:
     message = f"the processes of the pool, {sys.executable}, ended before they started a run"
-    return UserError(message, hint="use one process: -j 1 (in Python: jobs=1)")
+    return UserError(message, hint=_ALONE)
 
 
 def run_here(tasks: Sequence[Task], shares: Shares, on_progress: Callable[[], None]) -> Results:
@@ -150,6 +152,12 @@ def _perform(
                     if (died := died + 1) > _MOST_DEATHS:
                         raise _ended() from None
                     continue
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    # Of its locks: no file of the sweep is written here.
+                    message = "there is no room in /dev/shm, the shared memory of processes"
+                    raise UserError(message, hint=f"free or enlarge it, or {_ALONE}") from error
                 running[future] = waiting.popleft(), pool
             done = wait(running, _LOOK_S, FIRST_COMPLETED).done
             if len(_heard(running)) < len(running):

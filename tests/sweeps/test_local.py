@@ -1,5 +1,6 @@
 """The processes of a sweep on this machine."""
 
+import errno
 import json
 import os
 import signal
@@ -236,6 +237,10 @@ def test_the_process_that_forks_the_others_may_die(
     assert fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "a", jobs=2).failures == {}
     deaths += [ConnectionResetError] * 99
     with pytest.raises(UserError, match="ended before they started a run"):
+        fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "b", jobs=2)
+    full = OSError(errno.ENOSPC, "no room")
+    monkeypatch.setattr(local, "ProcessPoolExecutor", mock.Mock(side_effect=full))
+    with pytest.raises(UserError, match="/dev/shm"):
         fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "b", jobs=2)
     monkeypatch.setattr(local, "ProcessPoolExecutor", mock.Mock(side_effect=BrokenPipeError))
     with pytest.raises(UserError, match="ended before they started a run"):
