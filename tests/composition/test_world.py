@@ -105,8 +105,9 @@ def test_a_time_budget_is_added_to_the_transfers() -> None:
     scenario = timed(training={"time_budget": 60}, server=sync(deadline=60))
     with pytest.raises(UserError, match=r"needs 1 min 3(.|\n)* to at least 63.1s, or give less"):
         check(read_scenario(scenario))
+    size = "task={name: timing, clients: 3, size: 90TB}"
     with pytest.raises(UserError, match=r"\n  give less work, or faster clients"):
-        check(read_scenario(scenario, ["task={name: timing, clients: 3, size: 1e300}"]))
+        check(read_scenario(scenario, [size, "devices.network.down=1kbps"]))
 
 
 def test_a_start_after_all_sessions_is_named_as_the_cause(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     prices = "time,price {}/MWh\n2024-01-01,20\n2024-01-02,30\n"
     (tmp_path / "GB.csv").write_text(prices.format("GBP"))
     (tmp_path / "DE.csv").write_text(prices.format("EUR"))
-    carbon = "time,carbon intensity gCO2eq/kWh\n2024-01-01,1e300\n2024-01-02,1\n"
+    carbon = "time,carbon intensity gCO2eq/kWh\n2024-01-01,1e200\n2024-01-02,1\n"
     (tmp_path / "high.csv").write_text(carbon)
     os.mkfifo(tmp_path / "pipe.csv")
     german = (
@@ -130,7 +130,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         (Carbon(file=week), "several regions"),
         (Carbon(file=week, region="XX"), "no row whose 'Zone id' is 'XX'"),
         (Carbon(file=tmp_path / "GB.csv"), "no carbon intensity"),
-        (Carbon(file=tmp_path / "high.csv"), "high.csv: has the value 1e[+]300 g/kWh"),
+        (Carbon(file=tmp_path / "high.csv"), "high.csv: has the value 1e[+]200 g/kWh"),
         (Carbon(file=tmp_path / "gone.csv"), "gone.csv: no such file"),
         (Carbon(file=tmp_path / "{region}.csv", region="pipe"), "pipe.csv: is not a regular file"),
         (

@@ -69,7 +69,7 @@ class Pensieve(LinkImporter):
     name = "pensieve"
     description = "Pensieve cooked throughput traces (time, Mbit/s), one file per link"
     signature = r"^[^\n]*\n(\d+(\.\d*)?([eE]-?\d+)?[\t ]+\d+\.\d*([eE]-?\d+)?[ ]*\r?\n){2}"
-    kinds = "first_rates zero_length missing_rates"
+    kinds = "first_rates zero_length"
 
     class Params(ImporterParams):
         """Options of the Pensieve importer."""
@@ -94,7 +94,8 @@ class Pensieve(LinkImporter):
         notes.counts["first_rates"] += 1
         notes.counts["zero_length"] += int(np.count_nonzero(~keep))
         rates_bps = rate_bps[1:][keep]
-        notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates_bps)))
+        if missing := int(np.count_nonzero(np.isnan(rates_bps))):
+            notes.counts["missing_rates"] = notes.counts.get("missing_rates", 0) + missing
         if params.app_limited and not notes.caveats:
             notes.caveats.append("rates of an application, not of the link")
         return link(name, params.direction, length[keep], rates_bps)
