@@ -210,6 +210,9 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for name in INSTANTS:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
+    unused = [each for each in NAMES["client"] if each in frame and each != column["client"]]
+    if unused and not is_run:
+        flags.append(f"Clients are named by '{column['client']}', not by {format_names(unused)}.")
     order = np.lexsort((log["client"].cat.codes, log["start_s"]))
     flags += _complete(log, frame, order, 0.0 if is_run else clock.resolution_s, every_row)
     for column_name in log:
@@ -279,8 +282,9 @@ def _complete(
     for name in ("steps", "bytes_down", "bytes_up"):
         message = f"{name} is {{:g}}, but cannot be negative"
         check(log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name])
-    message, fix = "round is {:g}, but rounds are counted", f"correct it, {_OR_EMPTY}"
-    check(log["round"].fillna(0) % 1 != 0, message, fix, log["round"])
+    message, fix = "round is {:g}, but rounds are counted from 0", f"correct it, {_OR_EMPTY}"
+    is_number = (log["round"].fillna(0) % 1 == 0) & ~(log["round"] < 0)
+    check(~is_number, message, fix, log["round"])
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)

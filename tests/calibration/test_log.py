@@ -41,6 +41,12 @@ def test_timestamps_of_a_parquet_file_are_instants(tmp_path: Path) -> None:
     assert list(log["end_s"].dropna()) == [5.0]
 
 
+def test_other_names_of_clients_are_said_not_to_count(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("client,client_id,start,end\nzed,0,0,10\nann,1,0,40\n")
+    flag = "Clients are named by 'client', not by client_id."
+    assert flag in read_log(tmp_path / "log.csv").flags
+
+
 def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("client,start,end\na,100,103.5\nb,101,102\n")
     (tmp_path / "b.csv").write_text(
@@ -108,6 +114,7 @@ MISTAKES = [
         "log.csv:3: outcome is late, but it has no end",
     ),
     ("client,start,end,round\na,1,2,0\na,3,4,1.5\n", "log.csv:3: round is 1.5, but rounds are"),
+    ("client,start,end,round\na,1,2,0\na,3,4,-1\n", "log.csv:3: round is -1, but rounds are"),
     ("client,start,end,steps\na,1,2,3\nb,1,2,50%\n", "log.csv:3: steps is '50%'"),
     ("client,start,end,bytes_up\na,1,2,3\nb,1,2,0:10:00\n", "log.csv:3: bytes_up is '0:10:00'"),
     ("client,start,end,ended\na,1,2,\nb,3,,1\n", "log.csv:3: ended is before start"),

@@ -26,7 +26,7 @@ _GRAMS["pound"] = _GRAMS["lb"]
 _CURRENCIES = {"€": "EUR", "£": "GBP", "$": "USD"}
 _PER_KWH = {"k": 1.0, "m": 1e-3, "g": 1e-6}
 _UNIT = re.compile(
-    r"(?<![a-z])([a-z]+?|[€£$])[ _]*(?:co[2₂][ _-]*(?:eq?)?)?[ _]*(?:/|per)[ _]*([kmg])wh", re.I
+    r"(?<![a-z])([a-z]+?|[€£$])[ _]*(?:co[2₂][ _-]*(?:eq?)?)?[ _]*(?:/|per)[ _]*([kmg])(wh)", re.I
 )
 _UNITS = (
     "give it as g, kg, t, lb or a currency per kWh or MWh: unit=g/kWh, unit=lb/MWh, unit=EUR/MWh"
@@ -185,7 +185,9 @@ def _unit(text: str) -> _Unit | None:
     """The unit in a text, such as ``gCO2eq/kWh``, ``lbs_per_MWh`` or ``Price (EUR/MWh)``; None without one."""
     if text in _BRITISH:
         return CARBON_UNIT, 1.0
-    for amount, energy in _UNIT.findall(text):
+    for amount, energy, wh in _UNIT.findall(text):
+        if f"{energy}{wh}" == "mWh":  # A milliwatt-hour.
+            continue
         factor = _PER_KWH[energy.lower()]
         if (grams := _GRAMS.get(amount.lower().removesuffix("s"))) is not None:
             return CARBON_UNIT, grams * factor

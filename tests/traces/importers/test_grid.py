@@ -146,6 +146,7 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
         (HOURLY.replace("01:00:00", "00:00:00"), {}, ":3", "as in an earlier row"),
         (HOURLY.replace("1\n", "\n").replace("2\n", "\n"), {}, "", "in 1 of 3 intervals"),
         (HOURLY.replace(" g/kWh", ""), {}, "", "does not give the unit of 'intensity'"),
+        (HOURLY.replace(" g/kWh", " g/mWh"), {}, "", "does not give the unit of 'intensity"),
         (HOURLY, {"unit": "stones/kWh"}, "", "unit 'stones/kWh'"),
         (HOURLY, {"column": "other"}, "", "no column 'other'"),
         (HOURLY.replace("intensity g/kWh", "load"), {}, "", "no column of carbon intensity"),
