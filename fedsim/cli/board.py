@@ -115,7 +115,9 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     marked = label if label in suite.entries else BASELINE
     is_useless = all(marked in each.refused for each in tables)
     options.exit_code(2 if is_useless else 0)
-    _show(folder, tables, suite, marked, as_json)
+    # On a full disk, every run fails.
+    if shown := [each for each in tables if each.standings]:
+        _show(folder, shown, suite, marked, as_json)
     if is_useless:
         hint = "fix what made its runs fail, and repeat the command"
         raise UserError(f"{marked} works in no scenario", where=folder, hint=hint)
