@@ -283,8 +283,8 @@ def _complete(
         message = f"{name} is {{:g}}, but cannot be negative"
         check(log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name])
     message, fix = "round is {:g}, but rounds are counted from 0", f"correct it, {_OR_EMPTY}"
-    is_number = (log["round"].fillna(0) % 1 == 0) & ~(log["round"] < 0)
-    check(~is_number, message, fix, log["round"])
+    rounds = log["round"].fillna(0)
+    check((rounds % 1 != 0) | (rounds < 0), message, fix, rounds)
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)

@@ -22,7 +22,6 @@ from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.listing import DAMAGED, UNREADABLE, Runs, contents, status_of
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
 from fedsim.runs.records import BOARD, RUN, is_sweep
-from fedsim.runs.verification import verify
 from fedsim.vocabulary.formatting import format_command, format_duration
 
 _LOOK_S = 2.0
@@ -117,6 +116,8 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
     statuses, run = {one.status for one in shown}, RunFolder(folder)
     if (folder / BOARD.file).is_file():
+        from fedsim.runs.verification import verify
+
         raise_all(verify(folder)[0].problems)
         click.echo("the board is not running; repeat its command to continue, or to see its page")
     elif is_sweep(folder):
