@@ -17,10 +17,13 @@ _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z;
 _FIRST_S, _LAST_S = 365 * 86_400.0, 4_070_908_800.0
 """1971 and 2099: earlier and later dates stand for an instant that never came."""
 FAR_DATES = "dates before 1971 and after 2098"
+_LAST_32_BIT_S = 2**31 - 1
+"""The last second of clocks with 32 bits, in 2038."""
 _RESOLUTIONS_US = (60_000_000, 1_000_000, 100_000, 10_000, 1000)
 """Resolutions of clocks in microseconds that lengthen or shorten spans noticeably."""
-_MOST_DAYS = 31
-"""Most days that a log lasts whose instants are suspected to be days of a spreadsheet."""
+_MOST_DAYS, _DAYS = 31, (10_000, 3_000_000)
+"""Most days that a log lasts whose instants are suspected to be days of any calendar."""
+_MANY = 20
 
 
 @dataclass(frozen=True)
@@ -90,22 +93,34 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, Floats]
     if any(dated.values()):
         far = 0
         for each in seconds.values():
-            never = (each < _FIRST_S) | (each > _LAST_S)
+            never = (each < _FIRST_S) | (each > _LAST_S) | (each == _LAST_32_BIT_S)
             each[never] = np.nan
             far += int(never.sum())
         if far:
             never_came = f"stand for what never happened ({format_counted(far, 'cell')})"
             flags.append(f"{FAR_DATES.capitalize()} {never_came}.")
     every = np.concatenate(list(seconds.values()))
-    if cells.are_days(every) and np.nanmax(every) - np.nanmin(every) < _MOST_DAYS:
+    known = every[np.isfinite(every)]
+    days, whole = known[(known > _DAYS[0]) & (known < _DAYS[1])], np.unique(np.floor(known))
+    what = ""
+    if 2 * np.count_nonzero(days % 1) > len(known) and np.ptp(known) < _MOST_DAYS:
+        what = "days of a spreadsheet"
+    # By chance, few numbers end in minutes and seconds.
+    elif len(whole) > _MANY and whole[-1] > 10_000 and np.ptp(whole) > 1000:
+        is_clock = (whole % 100 < 60).all() and (whole // 100 % 100 < 60).all()
+        if is_clock and (whole % 100).any() and not any(dated.values()):
+            what = "times of day such as 123059"
+    if what:
         columns = format_names(list(column.values()))
         flags.append(
-            f"The numbers of {columns} are read as seconds, but may be days of a spreadsheet: if so, write timestamps,"
-            " such as 2026-01-31T12:00:00Z."
+            f"The numbers of {columns} are read as seconds, but may be {what}: if so, write timestamps, such as"
+            " 2026-01-31T12:00:00Z."
         )
-    sizes_us = list(_RESOLUTIONS_US)
-    for each in seconds.values():
-        us = (each[np.abs(each) < _LAST_S] * 1e6).round().astype(np.int64)
+    sizes_us, single_s = list(_RESOLUTIONS_US), 0.0
+    for each in (one[np.isfinite(one)] for one in seconds.values()):
+        us = (each * 1e6).round().astype(np.int64)
         sizes_us = [size for size in sizes_us if not (us % size).any()]
-    resolution_s = next(iter(sizes_us), 0) / 1e6
+        if len(each) and (each.astype(np.float32) == each).all():  # They were written as such.
+            single_s = max(single_s, float(np.spacing(np.float32(np.abs(each).max()))))
+    resolution_s = max(next(iter(sizes_us), 0) / 1e6, single_s if single_s > 1e-3 else 0.0)
     return seconds, Clock(bool(local) and not zoned, resolution_s, tuple(flags))

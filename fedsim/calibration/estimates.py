@@ -39,7 +39,8 @@ _TESTED = 2000
 """Maximum number of dispatches with which the family of a distribution is tested."""
 _DRAWN_TESTS = 399
 _LONG_STEP_S, _SLOW_BPS = 60.0, 100e3
-"""Median step time above which, and median rate below which, the unit of a log's times is doubtful."""
+_SHORT_STEP_S, _FAST_BPS = 1e-5, 20e9
+"""Median step times and rates beyond which the unit of a log's times is doubtful."""
 WAYS = ("down", "up")
 _OPTIONAL = ("downloaded_s", "computed_s", "steps", "bytes_down", "bytes_up")
 _MOSTLY = 0.5
@@ -305,7 +306,10 @@ def estimate(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
     known_s = pd.Series(step.mean if log["steps"].notna().any() else np.nan)
-    flags = unit_flags(known_s, pd.Series(np.concatenate([rate.mean for rate in rates]))) + flags
+    flags = (
+        unit_flags(known_s, *(pd.Series(rate.mean[rate.mean < FASTEST_BPS]) for rate in rates))
+        + flags
+    )
     dropped = log["outcome"] == "dropped"
     endless = dropped & log["ended_s"].isna()
     absent = log["client"][dropped if endless.sum() < dropped.sum() else []]
@@ -335,12 +339,20 @@ def estimate(
     )
 
 
-def unit_flags(step_s: pd.Series, rates_bps: pd.Series) -> list[str]:
-    """A flag if half of the times of a local step are so long, or of the rates so low, that the unit is doubted."""
-    flag = "Check the unit of the log's times, which are read as seconds: half of the devices take more than"
-    flag += f" {_LONG_STEP_S:.0f} s per local step, or half of the links carry less than {format_rate(_SLOW_BPS)}. If"
-    flag += " they are milliseconds, divide them by 1000."
-    return [flag] if step_s.median() > _LONG_STEP_S or rates_bps.median() < _SLOW_BPS else []
+def unit_flags(step_s: pd.Series, *rates_bps: pd.Series) -> list[str]:
+    """A flag if half of the times of a local step, or of the rates of some links, are so long, short, low or high that
+    the unit is doubted."""
+    flag = "Check the unit of the log's times, which are read as seconds: half of the devices take {} than {} per local"
+    flag += " step, or half of the links carry {} than {}. If they are {}."
+    middles = [rates.median() for rates in rates_bps]
+    if step_s.median() > _LONG_STEP_S or any(middle < _SLOW_BPS for middle in middles):
+        fix = "milliseconds, divide them by 1000"
+        long, low = format_duration(_LONG_STEP_S), format_rate(_SLOW_BPS)
+        return [flag.format("more", long, "less", low, fix)]
+    if step_s.median() < _SHORT_STEP_S or any(middle > _FAST_BPS for middle in middles):
+        fix = "hours or days, multiply them by 3600 or 86400"
+        return [flag.format("less", "10 us", "more", format_rate(_FAST_BPS), fix)]
+    return []
 
 
 def _links(
@@ -351,7 +363,7 @@ def _links(
     def shown(way: str) -> tuple[Ints, Link]:
         sizes, spans_s = done[f"bytes_{way}"].to_numpy(float), done[f"{way}load_s"].to_numpy()
         sizes = np.where(np.isnan(sizes), getattr(assumptions, f"bytes_{way}"), sizes)
-        rows = np.isfinite(sizes) & np.isfinite(spans_s)
+        rows = (sizes > 0) & np.isfinite(sizes) & np.isfinite(spans_s)
         return client[rows], Link(sizes[rows], spans_s[rows])
 
     links = []

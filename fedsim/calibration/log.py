@@ -78,8 +78,8 @@ _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
 INSTANTS = (*_PHASES, "ended_s")
 _ROUNDING_S = 1e-6
 _OR_EMPTY = "or leave it empty if it is unknown"
-_EXACT = cells.Bounds(-(2**53), 2**53)
-"""The whole numbers that floats hold exactly, as tables do."""
+_EXACT = cells.Bounds(-(2**53), 2**53, words="between 0 and 2^53")
+"""The whole numbers that floats hold exactly, as tables do; negative ones are refused later."""
 _COARSE = 10
 """Resolutions of the clock below which a median time is flagged."""
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
@@ -180,6 +180,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         hint += f"; lists are left out ({lists}): write one row per dispatch" if lists else ""
         frame.require_header()
         raise UserError(f"the log has no column {NAMES[name][0]}", where=frame.where, hint=hint)
+    frame.require_in_all([column[name] for name in _REQUIRED])
     frame.require_values([each for every in NAMES.values() for each in every])
     frame.mistakes = {} if every_row else None
     frame.load(column.values(), [column[each] for each in ("client", "outcome") if each in column])
@@ -202,14 +203,19 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for name in ("client", "start_s"):
         frame.refuse(log[name].isna().to_numpy(), f"{column[name]} is {{}}", hint, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
+    thousands = list[str]()
     for name in (each for each, column_ in FORMAT.items() if column_.cell in ("number", "whole")):
         form: cells.Form = "duration" if name in WORK else ""
         log[name] = frame.number(column[name], 1.0, _EXACT, form=form) if name in column else np.nan
+        if name in column and frame.may_have_thousands(column[name]):
+            thousands.append(column[name])
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
     for name in INSTANTS:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
+    if thousands:
+        flags.append(f"If the point in {format_names(thousands)} separates thousands, remove it.")
     unused = [each for each in NAMES["client"] if each in frame and each != column["client"]]
     if unused and not is_run:
         flags.append(f"Clients are named by '{column['client']}', not by {format_names(unused)}.")
@@ -218,6 +224,13 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for column_name in log:
         log[column_name] = log[column_name].array[order]
     numbers = log["round"].dropna()
+    early_s = log["end_s"].groupby(log["client"], observed=True).shift() - log["start_s"]
+    overlaps = int((early_s > max(clock.resolution_s, 1e-3)).sum())
+    if numbers.empty and overlaps:
+        flags.append(
+            f"Dispatches begin before the previous one of their client has ended ({format_count(overlaps)}): check that"
+            f" '{column['client']}' names the clients."
+        )
     if len(back := numbers[numbers < numbers.cummax()]):
         flags.append(
             f"Round {back.iloc[0]:.0f} begins again {format_duration(log['start_s'][back.index[0]])} after the first"

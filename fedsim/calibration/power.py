@@ -62,6 +62,7 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
         frame.require_header()
         message = f"the table has no power readings, but {', '.join(frame.names)}"
         raise UserError(message, where=frame.where, hint=hint)
+    frame.require_in_all([column["time"]])
     frame.require_values([each for every in _NAMES.values() for each in every])
     frame.load(column.values(), [column[each] for each in ("client", "part") if each in column])
     seconds, clock = instants(frame, {"time": column["time"]})
@@ -94,6 +95,10 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     if every.empty:
         hint = f"measure again; {FAR_DATES} are unknown"
         raise frame.error("has no reading with a time and a power", hint)
+    if not (
+        every.duplicated(["client", "part"]).any() or every.duplicated(["client", "to_s"]).any()
+    ):
+        every["part"] = 0  # They count the rows, as the index of pandas does.
     by_time = every.groupby(["client", "part", "to_s"])
     differing = int((by_time["w"].nunique() > 1).sum())
     readings = by_time.mean().reset_index().sort_values("to_s", kind="stable")

@@ -188,6 +188,7 @@ def numbers(values: Any, factor: float = 1.0, form: Form = "") -> tuple[Floats, 
     plain = text.str.removesuffix("%")
     # A span such as 0 days 00:00:01.5 (pandas), 1-02:00:00 (Slurm), 8 hrs 17 min or PT1H carries its unit, too.
     clock = plain.where(plain.str.contains(_SPAN)).str.replace(_DAYS, r"\1 days \2", regex=True)
+    clock = clock.str.replace(",(?=\\d+S?$)", ".", regex=True)
     is_iso = clock.str.contains("^[Pp]").fillna(False).astype(bool)
     for pattern, name in _SPAN_WORDS:
         clock = clock.where(is_iso, clock.str.replace(pattern, name, regex=True))
@@ -257,7 +258,8 @@ HAS_YEAR = "%[YyGcxsDF]"
 """What the form of an instant with a year contains."""
 _DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
 _SPAN = (
-    r"(?i):|^P(?:\d+[DW])?(?:T\d|$)"
+    r"(?i)^[+-]?(?:\d+(?:-| *days?,? \+?))?\d+:\d\d?:\d\d?(?:[.,]\d+)?$"
+    r"|^P(?!$)(?:\d+[DW])?(?:T(?!$)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d+)?S)?)?$"
     r"|^(?:\d+ *(?:d(?:ays?)?|h(?:(?:ou)?rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)\b,? *)+$"
 )
 _SPAN_WORDS = (

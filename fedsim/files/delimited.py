@@ -15,7 +15,13 @@ csv.field_size_limit(LONGEST_ROW_BYTES)
 
 
 def checked_rows(
-    text: Iterable[str], where: str, *, skip_initial_space: bool = False, delimiter: str = ","
+    text: Iterable[str],
+    where: str,
+    *,
+    skip_initial_space: bool = False,
+    delimiter: str = ",",
+    above: int = 0,
+    comment: str | None = None,
 ) -> Iterator[tuple[int, list[str]]]:
     """The header and the rows that are not blank, each with the number of its last line.
 
@@ -24,13 +30,15 @@ def checked_rows(
         where: its path, for messages.
         skip_initial_space: whether spaces after a comma do not belong to the cell.
         delimiter: what separates cells.
+        above: the number of lines above the header.
+        comment: what rows begin with that are left out if they have another number of cells.
     """
     reader = csv.reader(text, delimiter=delimiter, skipinitialspace=skip_initial_space)
     header: list[str] | None = None
     try:
         for row in reader:
             line = f"{where}:{reader.line_num}"
-            if not any(cell.strip() for cell in row):
+            if reader.line_num <= above or not any(cell.strip() for cell in row):
                 continue
             if header is None:
                 header = [name.strip() for name in row]
@@ -38,6 +46,8 @@ def checked_rows(
                     hint = "remove or rename one of them"
                     raise UserError(f"has the column '{twice}' twice", where=line, hint=hint)
             elif len(row) != len(header):
+                if comment and row[0].startswith(comment):
+                    continue
                 raise UserError(
                     f"has {format_counted(len(row), 'cell')}, but the header has {len(header)}",
                     where=line,

@@ -50,19 +50,22 @@ _DAMAGE = (
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
 _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
-"""What is a cell of a table, or the first one, and no name of a column."""
-_RULER = r"[-+=|\s,;]*-{3}[-+=|\s,;]*"
+"""What is a cell of a table, or the first one, and no name of a column, in the first ``_LONG`` characters of these."""
+_LONG = 100
+_RULER = frozenset("-+=|,; \t")
 _STREAM = b"\xff\xff\xff\xff"
 _LISTED = 20
 """Rows that are wrong in the same way of which a list of mistakes names each."""
 _MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
 """Limits of a sheet: the rows that Excel has, and cells."""
+_MOST_NAMES, _DEEPEST = 100_000, 20
+"""Limits of JSON, because Arrow needs long for more: names of fields, and levels of objects and lists."""
 _CELL_BYTES = 10
 """Memory for each byte of the XML of a sheet, which also takes long to be read."""
 _SPARSE = 100
 """Cells of a table of JSON for each one that is given, if there are that many."""
 _FORMULA = re.compile(
-    rb'<c r="([A-Z]+[0-9]+)"(?![^>]*t="str")[^>]*>\s*<f(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v></v>)?\s*</c>'
+    rb'<c r="([A-Z]+[0-9]+)"(?![^<>]*t="str")[^<>]*>\s*<f(?:[^<>]*/>|[^<>]*>[^<]*</f>)\s*(?:<v\s*/>|<v></v>)?\s*</c>'
 )
 """A cell with a formula, but without its value."""
 FILE = "file"
@@ -157,9 +160,16 @@ class TableFile:
             if any(not isinstance(row, dict) for row in rows):
                 raise self.source.error("has a row that is not a JSON object", "remove it")
             count = len(rows) * len(names := set[str]().union(*rows))
-            if count > max(_MOST_CELLS, _SPARSE * sum(map(len, rows))):
+            sparse = count > max(_MOST_CELLS, _SPARSE * sum(map(len, rows)))
+            if sparse or len(names) > _MOST_NAMES:
                 message = f"has {len(names)} names of fields in {len(rows)} objects"
                 raise self.source.error(message, "give all objects the same fields")
+            level = rows
+            for _ in range(_DEEPEST):
+                inner = (each.values() if isinstance(each, dict) else each for each in level)
+                level = [one for each in inner for one in each if isinstance(one, (dict, list))]
+            if level:
+                raise self.source.error(f"is nested more than {_DEEPEST} levels deep")
             self._whole = _converted(rows)
 
     def _content(self) -> Any:
@@ -192,7 +202,8 @@ class TableFile:
                 wrong += [(one.coordinate, one.value) for one in errors]
             for other in others:
                 other.reset_dimensions()
-            heads = {one.title: next(one.iter_rows(values_only=True), ()) for one in others}
+            tops = {one.title: one.iter_rows(max_row=_PREAMBLE, values_only=True) for one in others}
+            heads = {title: next(filter(any, top), ()) for title, top in tops.items()}
         except ImportError as error:
             raise self.source.error(
                 "spreadsheets need the package openpyxl",
@@ -211,8 +222,12 @@ class TableFile:
             fix = "correct it, or open and save the file in a spreadsheet program"
             raise self.source.error("the cell {} is {}".format(*wrong[0]), fix)
         header, *values = rows
-        if again := [title for title, cells_ in heads.items() if [*map(_plain, cells_)] == header]:
-            message = f"has the same columns in another sheet, '{again[0]}'"
+        own = {role_name(cell) for cell in header if cell is not None}
+        for title, cells_ in heads.items():
+            its = {role_name(cell) for cell in map(_plain, cells_) if cell is not None}
+            if len(own & its) < 2 or not (own <= its or its <= own):
+                continue
+            message = f"has the same columns in another sheet, '{title}'"
             raise self.source.error(message, "save each sheet as a file, or remove the other sheet")
         named = [str(name) for name in header if name is not None]
         if 2 * len(named) < width:
@@ -230,7 +245,8 @@ class TableFile:
             text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
         except UnicodeDecodeError:
             text = self.source.text()  # raises the error that names the line
-        lines = text.splitlines()
+        # Not str.splitlines, which also splits at characters that values may contain.
+        lines = re.split("\r\n|\r|\n", text)
         # Spreadsheets say sep=; above the header.
         declared = re.fullmatch("sep=(.)", lines[0]) if lines else None
         rest = range(1 if declared else 0, len(lines))
@@ -241,7 +257,7 @@ class TableFile:
             raise self.source.error("is empty")
         self.source.require_text()
         # Cells between tabs may have commas, and tabs may follow commas.
-        count = re.sub(r"(?<=[,;])\t+|\t+$", "", lines[first]).count
+        count = re.sub(r"(?<=[,;])\t+", "", lines[first].rstrip("\t")).count
         in_order = "\t,;|" if count("\t") > max(count(","), count(";")) else ",;\t|"
         marks = (*(declared.groups() if declared else ()), *in_order)
         # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
@@ -256,7 +272,7 @@ class TableFile:
         # As in other text, dashes of Zeek are unknown values.
         self._is_zeek = is_in_comment and lines[first - 1].startswith("#types")
         self._header &= not is_in_comment
-        self._separator = next((mark for mark in marks if mark in named), None)
+        self._separator, self._start = next((mark for mark in marks if mark in named), None), text
         for number, line in enumerate(lines[first + 1 :][:_PREAMBLE], first + 2):
             if self._separator is None and (mark := max(",;\t|", key=line.count)) in line[1:-1]:
                 some = ", ".join(line.split(mark)[:3])
@@ -264,10 +280,12 @@ class TableFile:
                 raise self.source.error(message, _NAMES_FIRST, line=first + 1)
         cells_ = next(self._reader([named])) if self._separator else named.split()
         self.first = names = [cell.strip() for cell in cells_]
+        if len(names) > _MOST_ROWS:
+            raise self.source.error(f"has {len(names):,} columns", _NAMES_FIRST, line=first + 1)
         self._skip = first + self._header
         # Programs that print tables draw a line below the names.
         self._ruler = lines[first + 1] if self._header and len(lines) > first + 1 else ""
-        self._ruler *= re.fullmatch(_RULER, self._ruler) is not None
+        self._ruler *= "---" in self._ruler and _RULER.issuperset(self._ruler)
         self._skip += bool(self._ruler)
         self.names = (
             names if self._header or is_in_comment else [str(n) for n in range(1, len(names) + 1)]
@@ -289,7 +307,10 @@ class TableFile:
             name: pa.dictionary(pa.int32(), pa.string()) for name in self.names if name in words
         }
         try:
-            if self._separator is None:
+            # Arrow takes quotes behind a space for a part of the cell.
+            if self._separator is None or re.search(
+                rf'{re.escape(self._separator)} +"', self._start
+            ):
                 raise pa.ArrowInvalid
             return arrow_csv.read_csv(
                 self._content(),
@@ -312,13 +333,17 @@ class TableFile:
             return self._read_rows(names)
 
     def _read_rows(self, names: Sequence[str]) -> Any:
+        comments = self._skip - self._header - bool(self._ruler)
         if self._separator is None:
-            rows = [
-                (line, text.split())
-                for line, text in self.source.lines("#")
-                if text != self._ruler or not text
-            ]
             width = len(self.names)
+            rows = [
+                (line, row)
+                for line, text in self.source.lines()
+                if line > comments
+                and (text != self._ruler or not text)
+                # A name may begin with #, but not a comment of the usual form.
+                and ((row := text.split())[0][0] != "#" or (row[0] != "#" and len(row) == width))
+            ]
             for line, row in rows:
                 if len(row) != width:
                     message = f"has {len(row)} cells, but the first line has {width}"
@@ -327,14 +352,16 @@ class TableFile:
         else:
             plain = self.source.text()
             text = io.StringIO(plain.replace(self._ruler, "", 1) if self._ruler else plain)
-            comments = self._skip - self._header - bool(self._ruler)
-            rows = [
-                row
-                for row in checked_rows(
-                    text, self.source.where, skip_initial_space=True, delimiter=self._separator
+            rows = list(
+                checked_rows(
+                    text,
+                    self.source.where,
+                    skip_initial_space=True,
+                    delimiter=self._separator,
+                    above=comments,
+                    comment="#",
                 )
-                if row[0] > comments and not row[1][0].startswith("#")
-            ]
+            )
         rows = rows[self._header :]
         self._lines = [line for line, _ in rows]
         columns = list(zip(*(row for _, row in rows), strict=True)) or [()] * len(self.names)
@@ -541,7 +568,7 @@ class Frame:
         """Refuse a file whose first line has data instead of the names of columns."""
         for file in self.files:
             for name in file.names:
-                if re.search(_DATA, name) or re.search(_FIRST_DATA, file.names[0]):
+                if re.search(_DATA, name[:_LONG]) or re.search(_FIRST_DATA, file.names[0][:_LONG]):
                     raise file.source.error(
                         f"does not begin with the names of its columns, but with '{name}'",
                         "write their names above, separated as the cells are; of text that is no table, write one",
@@ -552,6 +579,13 @@ class Frame:
 
     def __len__(self) -> int:
         return self.starts[-1]
+
+    def require_in_all(self, names: Collection[str]) -> None:
+        """Refuse files that lack one of these columns, which others have."""
+        for file, named in zip(self.files, self._named, strict=True):
+            if lacks := [name for name in names if name in self and name not in named]:
+                message = f"has no column '{lacks[0]}', but another file has it"
+                raise file.source.error(message, f"its columns are {', '.join(file.names)}")
 
     def require_values(self, names: Collection[str]) -> None:
         """Refuse columns of these names whose cells are lists or objects, unless others stand for them."""

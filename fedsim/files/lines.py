@@ -24,6 +24,10 @@ WHOLE_ROUNDS = (
 )
 _RAIL = re.compile(r"\b(\w+) (\d+)(?:mW)?/\d+(?:mW)?(?= |$)")
 _TEGRA = re.compile(rb"\bRAM \d+/\d+MB")
+_NO_WATTS = re.compile(
+    rb"(?:(?<=\d) W|\[(?:N/A|Not Supported|Unknown Error|Insufficient Permissions)\])(?=\s*(?:,|\r|\n|$))"
+)
+"""What nvidia-smi writes behind or instead of a number."""
 _TEGRA_TIME = re.compile(r"(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d)")
 
 
@@ -34,8 +38,9 @@ def as_table(source: SourceFile) -> tuple[SourceFile, str]:
         return _table(source, "client,start,end,round", _rounds(source)), WHOLE_ROUNDS
     if _TEGRA.search(head):
         return _table(source, "time,power", _tegrastats(source)), ""
-    if b"power.draw" in head:
-        plain = re.sub(rb"(?<=\d) W\b|\[[\w/ ]+\](?=\s*(?:,|\r|\n|$))", b"", source.data)
+    if b"power.draw" in head.partition(b"\n")[0]:
+        names, end, rows = source.data.partition(b"\n")
+        plain = re.sub(rb" *\[W\]", b"", names) + end + _NO_WATTS.sub(b"", rows)
         return SourceFile(source.name, source.where, plain), ""
     return source, ""
 

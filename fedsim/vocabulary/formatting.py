@@ -357,7 +357,9 @@ _FORMATS: dict[Kind, Callable[[float], str]] = {
 
 def natural_order(text: str) -> list[tuple[int, int, str]]:
     """A key by which texts are sorted with the numbers in them in their order."""
+    # Not as numbers: Python refuses those of more than 4,300 digits.
+    pieces = re.findall(r"\d+|\D+", text)
     return [
-        (0, int(piece), "") if piece.isdecimal() else (1, 0, piece)
-        for piece in re.findall(r"\d+|\D+", text)
+        (0, len(digits := each.lstrip("0")), digits) if each.isdecimal() else (1, 0, each)
+        for each in pieces
     ]

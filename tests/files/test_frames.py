@@ -240,7 +240,7 @@ def test_spreadsheets_that_are_refused(tmp_path: Path, change: Any, says: str) -
 def test_sheets_of_one_table_are_not_left_out(tmp_path: Path) -> None:
     """Those with other columns are, as are hidden ones."""
     book = pytest.importorskip("openpyxl").Workbook()
-    names = {"visible": (["b", "a"], []), "hidden": (["a", "b"], [3, 4])}
+    names = {"visible": (["b", "c"], []), "hidden": (["a", "b"], [3, 4])}
     for sheet, rows in zip(
         (book.active, *map(book.create_sheet, names)),
         [(["a", "b"], [1, 2]), *names.values()],
@@ -253,6 +253,10 @@ def test_sheets_of_one_table_are_not_left_out(tmp_path: Path) -> None:
     book.save(path)
     assert len(frame_of(path).load(["b"])) == 1
     sheet.sheet_state = "visible"
+    book.save(path)
+    with pytest.raises(UserError, match="the same columns in another sheet, 'hidden'"):
+        frame_of(path)
+    sheet["A1"], sheet["B1"], sheet["C1"] = "B", "a", "d"
     book.save(path)
     with pytest.raises(UserError, match="the same columns in another sheet, 'hidden'"):
         frame_of(path)

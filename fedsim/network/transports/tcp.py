@@ -133,7 +133,7 @@ def _round_ns(params: Tcp.Params, packet_bytes: float, connection: Connection) -
         return NEVER
     wire_ns = packet_bytes * BIT_NS_PER_BYTE / connection.rate_bps
     wire_ns += params.header * BIT_NS_PER_BYTE / connection.back_bps
-    return min(connection.rtt_ns + round(wire_ns), NEVER) if wire_ns < NEVER else NEVER
+    return min(max(connection.rtt_ns + round(wire_ns), 1), NEVER) if wire_ns < NEVER else NEVER
 
 
 class _Transfer:
