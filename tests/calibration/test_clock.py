@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from fedsim.calibration import calibrate
+from fedsim.calibration.log import read_log
 from fedsim.cli import cli
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
@@ -164,17 +165,46 @@ def test_one_dispatch_per_client_shows_no_spread(tmp_path: Path) -> None:
     assert printed.count("error unknown") == 3
 
 
+def _digits(seconds: pd.Series) -> pd.Series:
+    """As HHMMSS, from 9:59 on."""
+    stamps = pd.Timestamp("2026-01-01T09:59") + pd.to_timedelta(20 * seconds, unit="s")
+    return stamps.dt.strftime("%H%M%S.%f").astype(float)
+
+
 @pytest.mark.parametrize(
     ("convert", "doubted"),
     [
         (lambda s: 45_950.51 + s / 86_400, True),
         (lambda s: 45_950.51 + s, False),
         (lambda s: s.round() + 45_950, False),
+        (lambda s: 739_373.34 + s / 86_400, True),
+        (lambda s: 2_460_431.8 + s / 86_400, True),
+        (_digits, True),
+        (lambda s: 10 * s + 10_001, False),
     ],
-    ids=["days", "seconds since the machine started", "whole seconds"],
+    ids=[
+        *("days", "seconds since the machine started", "whole seconds", "MATLAB", "Julian"),
+        *("digits", "any seconds"),
+    ],
 )
-def test_days_of_a_spreadsheet_are_doubted(
+def test_days_and_times_of_day_are_doubted(
     convert: Callable[[pd.Series], pd.Series], doubted: bool, tmp_path: Path
 ) -> None:
     result = calibrated(tmp_path, timed(convert))
-    assert any("may be days of a spreadsheet" in flag for flag in result.flags) == doubted
+    assert any("read as seconds, but may be" in flag for flag in result.flags) == doubted
+
+
+@pytest.mark.parametrize(
+    ("convert", "resolution_s"),
+    [
+        (lambda s: (300 * s + 1.7e9).astype(np.float32).astype(float), 128.0),
+        (lambda s: s + 6.4e10 + 0.123456, 0.0),
+    ],
+    ids=["float32", "since the year 1"],
+)
+def test_resolutions_of_large_numbers(
+    convert: Callable[[pd.Series], pd.Series], resolution_s: float, tmp_path: Path
+) -> None:
+    log = timed(convert)
+    log[["client", "start", "end"]].to_parquet(tmp_path / "log.parquet", index=False)
+    assert read_log(tmp_path / "log.parquet").clock.resolution_s == resolution_s

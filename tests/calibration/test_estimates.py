@@ -54,6 +54,16 @@ def test_transfers_of_no_time_are_flagged(tmp_path: Path) -> None:
     assert "Transfers of 1 of 2 clients take no time" in estimate(log, "ab", Assumptions()).flags[0]
 
 
+def test_transfers_of_no_bytes_show_no_rate(tmp_path: Path) -> None:
+    """A client that has the model already; 1 byte, which TCP sends in less than a nanosecond, shows some."""
+    for size in (0, 1):
+        (tmp_path / "log.csv").write_text(_phases(f"a,60,60.8,63,65,4,{size},1e6,"))
+        log = numbered(read_log(tmp_path / "log.csv").dispatches, ["a"])
+        facts = Assumptions(Fluid(Parameters())) if size == 0 else Assumptions()
+        rates = estimate(log, "a", facts).rates_bps[0].mean
+        assert rates == pytest.approx([8e6 if size == 0 else rates[0]])
+
+
 def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) -> None:
     header = "client,start,end,ended,outcome\n"
     rows = "a,0,2,2,aggregated\na,3,,5,dropped\na,9,11,11,aggregated\nb,0,4,4,late\n"

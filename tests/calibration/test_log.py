@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,31 @@ def test_other_names_of_clients_are_said_not_to_count(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("client,client_id,start,end\nzed,0,0,10\nann,1,0,40\n")
     flag = "Clients are named by 'client', not by client_id."
     assert flag in read_log(tmp_path / "log.csv").flags
+
+
+@pytest.mark.parametrize(
+    ("text", "flag"),
+    [
+        ("client;start;end;steps\na;0;60;1.000\n", "If the point in steps separates thousands"),
+        (
+            "device,start,end\ncuda:0,0,9\ncuda:0,1,9\n",
+            "begin before the previous one of their client",
+        ),
+        ("device,start,end,round\na,0,9,1\na,1,9,2\n", ""),
+    ],
+)
+def test_what_may_be_meant_otherwise_is_said(text: str, flag: str, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(text)
+    assert any(flag in each for each in read_log(tmp_path / "log.csv").flags) or not flag
+    assert flag or not any("begin before" in each for each in read_log(tmp_path / "log.csv").flags)
+
+
+def test_every_file_of_an_archive_has_the_columns(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "log.zip", "w") as archive:
+        archive.writestr("a.csv", "client,start,end\na,0,9\n")
+        archive.writestr("b.csv", "client,start,finish\na,10,19\n")
+    with pytest.raises(UserError, match="has no column 'end', but another file has it"):
+        read_log(tmp_path / "log.zip")
 
 
 def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:

@@ -177,6 +177,26 @@ def test_different_readings_at_one_time_count_as_their_mean(tmp_path: Path) -> N
     assert any(each.startswith("9 times with different") for each in flags)
 
 
+@pytest.mark.parametrize("count", ["rows", "GPUs"])
+def test_an_index_of_rows_is_none_of_parts(count: str, tmp_path: Path) -> None:
+    """pandas and polars call it so."""
+    (tmp_path / "log.csv").write_text("client,start,end,steps\na,10,20,1\n", encoding="utf-8")
+    rows = [(second, watts) for second in range(11, 20, 2) for watts in (40, 60)]
+    rows = [(second + n % 2 * (count == "rows"), watts) for n, (second, watts) in enumerate(rows)]
+    text = [
+        f"{n if count == 'rows' else n % 2},{each[0]},{each[1]}\n" for n, each in enumerate(rows)
+    ]
+    (tmp_path / "a.csv").write_text("index,time,power\n" + "".join(text), encoding="utf-8")
+    watts, _ = read_power([tmp_path / "a.csv"], read_log(tmp_path / "log.csv"))
+    assert watts == {"compute_w": 50 if count == "rows" else 100}
+
+
+def test_a_column_of_nvidia_smi_changes_no_name(tmp_path: Path) -> None:
+    text = "client,start,end,power.draw [W]\nphone[1],0,9,5 W\nphone[2],0,9,[N/A]\n"
+    (tmp_path / "log.csv").write_text(text, encoding="utf-8")
+    assert read_log(tmp_path / "log.csv").clients() == ["phone[1]", "phone[2]"]
+
+
 BAD_POWER = {
     "no header": (
         "007.csv",

@@ -211,6 +211,20 @@ def test_numbers_and_their_units() -> None:
         *[True] * 2,
         *[False] * 2,
     ]
+    # pandas takes 04,5 for 45 s, and PT1.5H for 5 h.
+    clocks = [
+        "00:00:04,5",
+        "1 day, 00:00:01.5",
+        "PT1M1,5S",
+        "PT1.5H",
+        "PT1H30",
+        "1:2:3.4.5",
+        "P",
+        "PT",
+    ]
+    values, bad = numbers(pa.array(clocks), 1.0, "duration")
+    np.testing.assert_array_equal(values, [4.5, 86_401.5, 61.5, *[np.nan] * 5])
+    assert bad.tolist() == [False] * 3 + [True] * 5
     np.testing.assert_array_equal(numbers(pa.array([1, None]))[0], [1, np.nan])
 
 

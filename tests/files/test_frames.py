@@ -335,3 +335,45 @@ def test_tabs_separate_cells_if_they_do_not_follow_commas(tmp_path: Path, text: 
     (tmp_path / "a.txt").write_text(text)
     frame = frame_of(tmp_path / "a.txt").load(["a", "c"])
     assert [frame.number(name).tolist() for name in ("a", "c")] == [[1], [3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("# page 1\x0c# 2\nclient,end\nslow,1\na,2\n", ["slow", "a"]),
+        ("# made\u2028by\x85x\nclient,end\nslow,1\na,2\n", ["slow", "a"]),
+        ("client end\n# made by x\n#1 1\n2 2\n", ["#1", "2"]),
+        ('client,end\n# made by x\n#1,1\n "a, b",2\n', ["#1", "a, b"]),
+        ("client,end\n# made by x\n#1,1\n2,2\n", ["#1", "2"]),
+        ('client;end\n"a";1\n  "b c" ;2\n'.replace("\n  ", "\n"), ["a", "b c"]),
+    ],
+)
+def test_no_row_is_lost_to_comments(text: str, ids: list[str], tmp_path: Path) -> None:
+    """Other characters than those of lines do not end one, and a name may begin as a comment does."""
+    (tmp_path / "a.csv").write_text(text)
+    assert frame_of(tmp_path / "a.csv").load(["client", "end"]).ids("client")[1] == ids
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\t" * 10**6 + "x,client\n",
+        "1" + "." * 10**6 + "x\na\n",
+        "client,end\n" + "-" * 10**6 + "x\n",
+        "," * 3 * 10**6,
+        json.dumps({f"k{n}": {"a": 1} for n in range(200_000)}),
+        '{"a":' * 60 + "1" + "}" * 60,
+    ],
+    ids=["tabs", "points", "ruler", "commas", "names", "levels"],
+)
+def test_long_lines_are_refused_in_time(text: str, tmp_path: Path) -> None:
+    """Each took minutes, or gigabytes."""
+    (tmp_path / "a").write_text(text)
+
+    def read() -> None:
+        frame = frame_of(tmp_path / "a")
+        frame.require_header()
+        frame.load(frame.names)
+
+    with pytest.raises(UserError):
+        read()

@@ -185,6 +185,8 @@ def test_a_mean_and_its_spread_end_at_the_same_decimal_place(
 def test_texts_are_sorted_with_their_numbers_in_order() -> None:
     names = ["a10", "a9b", "a", "10", "2", "x²", "a9"]
     assert sorted(names, key=natural_order) == ["2", "10", "a", "a9", "a9b", "a10", "x²"]
+    long = ["8" * 5000, "0" * 6000 + "9"]
+    assert sorted(long, key=natural_order) == long[::-1]
 
 
 @pytest.mark.parametrize(
