@@ -116,11 +116,9 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, Floats]
             f"The numbers of {columns} are read as seconds, but may be {what}: if so, write timestamps, such as"
             " 2026-01-31T12:00:00Z."
         )
-    sizes_us, single_s = list(_RESOLUTIONS_US), 0.0
-    for each in (one[np.isfinite(one)] for one in seconds.values()):
-        us = (each * 1e6).round().astype(np.int64)
+    sizes_us = list(_RESOLUTIONS_US)
+    for each in seconds.values():
+        us = (each[np.isfinite(each)] * 1e6).round().astype(np.int64)
         sizes_us = [size for size in sizes_us if not (us % size).any()]
-        if len(each) and (each.astype(np.float32) == each).all():  # They were written as such.
-            single_s = max(single_s, float(np.spacing(np.float32(np.abs(each).max()))))
-    resolution_s = max(next(iter(sizes_us), 0) / 1e6, single_s if single_s > 1e-3 else 0.0)
+    resolution_s = next(iter(sizes_us), 0) / 1e6
     return seconds, Clock(bool(local) and not zoned, resolution_s, tuple(flags))

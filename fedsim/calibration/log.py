@@ -203,19 +203,15 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for name in ("client", "start_s"):
         frame.refuse(log[name].isna().to_numpy(), f"{column[name]} is {{}}", hint, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
-    thousands = list[str]()
     for name in (each for each, column_ in FORMAT.items() if column_.cell in ("number", "whole")):
         form: cells.Form = "duration" if name in WORK else ""
         log[name] = frame.number(column[name], 1.0, _EXACT, form=form) if name in column else np.nan
-        if name in column and frame.may_have_thousands(column[name]):
-            thousands.append(column[name])
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
     for name in INSTANTS:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
-    if thousands:
-        flags.append(f"If the point in {format_names(thousands)} separates thousands, remove it.")
+    flags += [f"{doubt.capitalize()}." for doubt in frame.doubted.values()]
     unused = [each for each in NAMES["client"] if each in frame and each != column["client"]]
     if unused and not is_run:
         flags.append(f"Clients are named by '{column['client']}', not by {format_names(unused)}.")

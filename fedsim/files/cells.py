@@ -150,8 +150,9 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
     words = values.chunk(0).dictionary.to_pylist() if values.num_chunks else []
     words = [str(word).strip() for word in words]
     named = [_WHOLE.sub("", word.lower()) for word in words] if lower else words
+    unknown = (*UNKNOWN_TEXT, *("na", "n/a", "#n/a") * lower)
     known = [
-        -1 if word in UNKNOWN_TEXT else number.setdefault(name, len(number))
+        -1 if word in unknown else number.setdefault(name, len(number))
         for word, name in zip(words, named, strict=True)
     ]
     chunks = (chunk.indices for chunk in values.chunks)
@@ -186,8 +187,9 @@ def numbers(values: Any, factor: float = 1.0, form: Form = "") -> tuple[Floats, 
     text = _known(values, UNKNOWN).to_pandas().str.strip()
     percent = text.str.endswith("%").fillna(False).to_numpy(bool)
     plain = text.str.removesuffix("%")
-    # A span such as 0 days 00:00:01.5 (pandas), 1-02:00:00 (Slurm), 8 hrs 17 min or PT1H carries its unit, too.
-    clock = plain.where(plain.str.contains(_SPAN)).str.replace(_DAYS, r"\1 days \2", regex=True)
+    # A span such as 0 days 00:00:01.5 (pandas), 1-02:00:00 (Slurm), 1 02:00:00 (SQL), 8 hrs 17 min or PT1H carries its
+    # unit, too.
+    clock = plain.where(plain.str.contains(_SPAN)).str.replace(_DAYS, r"\1 days ", regex=True)
     clock = clock.str.replace(",(?=\\d+S?$)", ".", regex=True)
     is_iso = clock.str.contains("^[Pp]").fillna(False).astype(bool)
     for pattern, name in _SPAN_WORDS:
@@ -256,9 +258,9 @@ _REWRITES = (
 )
 HAS_YEAR = "%[YyGcxsDF]"
 """What the form of an instant with a year contains."""
-_DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
+_DAYS = r"^(\d+)(?:-|,? +)(?=\d)"
 _SPAN = (
-    r"(?i)^[+-]?(?:\d+(?:-| *days?,? \+?))?\d+:\d\d?:\d\d?(?:[.,]\d+)?$"
+    r"(?i)^[+-]?(?:\d+(?:-|,? +| *days?,? *\+?))?\d+:\d\d?:\d\d?(?:[.,]\d+)?$"
     r"|^P(?!$)(?:\d+[DW])?(?:T(?!$)(?:\d+H)?(?:\d+M)?(?:\d+(?:[.,]\d+)?S)?)?$"
     r"|^(?:\d+ *(?:d(?:ays?)?|h(?:(?:ou)?rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)\b,? *)+$"
 )
@@ -396,7 +398,9 @@ def fitting_forms(values: Any) -> list[str]:
 
 
 def are_rounded(values: Any) -> Bools:
-    """Which cells are Unix times with an exponent and too few digits for a second, such as 1.71455E+12."""
+    """Which cells are Unix times of too few digits for a second: with an exponent, such as 1.71455E+12, or float32."""
+    if pa.types.is_float32(values.type):
+        return np.asarray(pc.greater_equal(values, 2.0**24).fill_null(False))
     if not _is_text(values.type):
         return np.zeros(len(values), np.bool_)
     short = pc.match_substring_regex(values.cast(pa.string()), r"^\s*\d\.\d{1,8}[eE]\+?\d+\s*$")
@@ -475,6 +479,8 @@ def _stamps(values: Any, form: str | None) -> Instants:
         plain = pc.if_else(shaped, rewritten, None)
         zoned = pc.match_substring_regex(rewritten, _ZONED).fill_null(False)
         local = ~np.asarray(zoned)
+        # A half of the day behind the offset would be that of UTC.
+        plain = pc.if_else(pc.and_(zoned, half.is_valid()), None, plain)
         parsed = _parse(pc.if_else(zoned, plain, None), "UTC").fillna(
             _parse(pc.if_else(zoned, None, plain), None).dt.tz_localize("UTC")
         )

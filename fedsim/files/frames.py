@@ -60,6 +60,8 @@ _MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
 """Limits of a sheet: the rows that Excel has, and cells."""
 _MOST_NAMES, _DEEPEST = 100_000, 20
 """Limits of JSON, because Arrow needs long for more: names of fields, and levels of objects and lists."""
+_SHEET_DIGITS = 1e15
+"""Numbers from which on a sheet rounds."""
 _CELL_BYTES = 10
 """Memory for each byte of the XML of a sheet, which also takes long to be read."""
 _SPARSE = 100
@@ -197,7 +199,7 @@ class TableFile:
             rows = list[list[Any]]()
             wrong = [(str(cell, "ascii"), "a formula without a value") for cell in formulas]
             for row in itertools.islice(sheet.iter_rows(), _MOST_ROWS + 1):
-                rows.append([_plain(cell.value) for cell in row])
+                rows.append([_shown(cell) for cell in row])
                 errors = (one for one in row if one.data_type == "e" and one.value != "#N/A")
                 wrong += [(one.coordinate, one.value) for one in errors]
             for other in others:
@@ -473,12 +475,19 @@ def _converted(rows: Any) -> Any:
                 raise pa.ArrowTypeError  # Arrow takes true for 1 beside numbers with decimals.
             cells_ = pa.array(column, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
-            text = column.astype(str).where(column.notna(), None)
+            plain = column.map(_plain) if float in kinds else column
+            text = plain.astype(str).where(column.notna(), None)
             cells_ = pa.array(text, pa.string())
             if not kinds.isdisjoint((dict, list)):
                 cells_ = pa.nulls(len(column), pa.list_(pa.null()))
         columns.append(cells_)
     return pa.Table.from_arrays(columns, names=[str(name).strip() for name in frame])
+
+
+def _shown(cell: Any) -> Any:
+    """The value of a cell, as a percentage if it is shown as one."""
+    is_percent = cell.data_type == "n" and cell.value is not None and "%" in cell.number_format
+    return f"{100 * cell.value:.15g}%" if is_percent else _plain(cell.value)
 
 
 def _plain(value: Any) -> Any:
@@ -553,6 +562,8 @@ class Frame:
                     if columns[other] != name:
                         message, hint = _ALIKE.format(name, columns[other]), _RENAME
                 raise UserError(message, where=self.where, hint=hint)
+        self.doubted: dict[str, str] = {}
+        """What to say of columns whose numbers may mean others."""
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
         self.mistakes: dict[tuple[int, str], UserError] | None = None
@@ -660,6 +671,20 @@ class Frame:
         self.refuse(np.isin(codes, control), message, "leave it out", name)
         rounded = np.flatnonzero(cells.are_rounded(pa.array(words, pa.string())))
         self.refuse_rounded(name, np.isin(codes, rounded))
+        large = [np.zeros(0, np.bool_)]
+        for file, column in zip(self.files, self.columns(name), strict=True):
+            is_float = pa.types.is_floating(column.type)
+            most = (
+                _SHEET_DIGITS
+                if getattr(file, "_is_sheet", False)
+                else 2.0**53
+                if is_float
+                else np.inf
+            )
+            numbers = cells.numbers(column)[0] if most < np.inf else np.zeros(len(column))
+            large.append(cells.are_rounded(column) | (np.abs(numbers) >= most))
+        fix = "write names as text: of a number with so many digits, the last ones are lost"
+        self.refuse(np.concatenate(large), f"{name} is {{}}, a number", fix, name)
         return codes, words
 
     def number(
@@ -678,6 +703,10 @@ class Frame:
         """
         with self._converting(name):
             pairs = [cells.numbers(column, factor, form) for column in self.columns(name)]
+        if name not in self.doubted and self.may_have_thousands(name):
+            self.doubted[name] = (
+                f"if the point in {name} separates thousands, write 45300 for 45.300"
+            )
         values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
         if bounds is not None:
@@ -754,7 +783,7 @@ class Frame:
         if rows is None:
             rows = np.concatenate([cells.are_rounded(column) for column in self.columns(name)])
         fix = "export it again, with all digits (in a spreadsheet, as a number without decimals)"
-        self.refuse(rows, f"{name} is {{}}, which a spreadsheet has rounded", fix, name)
+        self.refuse(rows, f"{name} is {{}}, which is rounded", fix, name)
 
     def require_times(self, name: str, columns: Sequence[Instants]) -> None:
         """Refuse dates without a time beside a column of times of day; ``name`` is the first of the ``columns``."""

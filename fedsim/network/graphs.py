@@ -21,7 +21,7 @@ from fedsim.files.delimited import repeated
 from fedsim.files.sources import Sources
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import Draw, LinkLatency, LinkRate, drawn
-from fedsim.network.topology import CAPACITY, LATENCY, Topology
+from fedsim.network.topology import CAPACITY, LATENCY, LOSS, Topology
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose
 from fedsim.units import Duration, Rate, parse_duration_s, parse_rate_bps
@@ -33,8 +33,8 @@ SERVER = "server"
 _MOST_NODES = 100_000
 _MOST_LINKS = 500_000
 ROLE = "role"
-_CALLED = {CAPACITY: ("capacity", "bandwidth"), LATENCY: ("latency", "delay")}
-"""What others call these attributes, before a unit."""
+_CALLED = {CAPACITY: "capacity|bandwidth", LATENCY: "latency|delay", LOSS: "loss"}
+"""What the names that others give these attributes contain."""
 EDGE_LISTS = (".edges", ".edgelist", ".txt")
 _TEXT_OR_INTEGER_WITH_EXPONENT = re.compile(
     r'(?P<text>"[^"]*"|#.*)|(?<![\w.])\d+(?=e[+-]?\d)', re.IGNORECASE
@@ -84,9 +84,9 @@ class File(GraphSource):
     def topology(self, context: NetworkContext) -> Topology:
         path = context.folder / self.path
         graph = read_graph(path)
-        for default, key in ((self.capacity, CAPACITY), (self.latency, LATENCY)):
+        for default, key in ((self.capacity, CAPACITY), (self.latency, LATENCY), (0.0, LOSS)):
             for one, other, attributes in graph.edges(data=True) if default is not None else ():
-                called = [each for each in attributes if each.lower().startswith(_CALLED[key])]
+                called = [each for each in attributes if re.search(_CALLED[key], each, re.I)]
                 if called and key not in attributes:
                     message = f"the link {one} - {other} has {called[0]}, but no {key}"
                     hint = f"rename it to {key} (a number, or text with a unit), or remove it"

@@ -51,7 +51,10 @@ def test_other_names_of_clients_are_said_not_to_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "flag"),
     [
-        ("client;start;end;steps\na;0;60;1.000\n", "If the point in steps separates thousands"),
+        (
+            "client;start;end;steps\na;0;60;1.000\n",
+            "If the point in steps separates thousands, write",
+        ),
         (
             "device,start,end\ncuda:0,0,9\ncuda:0,1,9\n",
             "begin before the previous one of their client",
@@ -160,11 +163,11 @@ MISTAKES = [
     ("client,start,end,round\na,0,8.5,0\na,0,9,0\n", "log.csv:3: overlaps another dispatch"),
     (
         "client,start,end\n9.73569E+18,0,1\n",
-        "log.csv:2: client is '9.73569E.18', which a spreadsheet has rounded\n  export it again",
+        "log.csv:2: client is '9.73569E.18', which is rounded\n  export it again",
     ),
     (
         "client,start,end\na,1.71455E+09,1.71456E+09\n",
-        "log.csv:2: start is .* spreadsheet has rounded",
+        "log.csv:2: start is .* which is rounded",
     ),
 ]
 

@@ -262,6 +262,33 @@ def test_sheets_of_one_table_are_not_left_out(tmp_path: Path) -> None:
         frame_of(path)
 
 
+@pytest.mark.parametrize("form", ["float64", "float32", "xlsx", "jsonl"])
+def test_names_are_no_rounded_numbers(form: str, tmp_path: Path) -> None:
+    names = {"float32": [7.0, 16_777_217.0]}.get(form, [7.0, 89_490_200_001_234_567.0])
+    path, frame = tmp_path / f"a.{form}", pd.DataFrame({"device": names})
+    if form == "xlsx":
+        frame.to_excel(path, index=False)
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps({"device": name}) + "\n" for name in names))
+    else:
+        frame.astype(form).to_parquet(path)
+    with pytest.raises(UserError, match=r"row 3|row 2.*device is '.*a number"):
+        frame_of(path).load(["device"]).ids("device")
+    path.unlink()
+    frame.iloc[:1].to_parquet(path)
+    assert frame_of(path).load(["device"]).ids("device")[1] == ["7"]
+
+
+def test_a_percentage_of_a_spreadsheet_is_one(tmp_path: Path) -> None:
+    book = pytest.importorskip("openpyxl").Workbook()
+    for value in ("loss", 0.05, 0.07):
+        book.active.append([value])
+    book.active["A2"].number_format = book.active["A3"].number_format = "0.0%"
+    book.save(tmp_path / "a.xlsx")
+    loss = frame_of(tmp_path / "a.xlsx").load(["loss"]).number("loss", 0.01, form="share")
+    assert loss.tolist() == [0.05, 0.07]
+
+
 def test_a_name_in_a_spreadsheet_may_be_na(tmp_path: Path) -> None:
     """As in CSV, whatever the file is called."""
     book = pytest.importorskip("openpyxl").Workbook()

@@ -167,17 +167,20 @@ def test_roles_and_defaults_of_a_graph_file(tmp_path: Path) -> None:
     assert make(spec | {"server": "1", "access": ["2", "3"]}, tmp_path).access == ("2", "3")
 
 
-@pytest.mark.parametrize("own", ["capacity", "Bandwidth", "delay_ms", "latency"])
+@pytest.mark.parametrize(
+    "own", ["capacity", "Bandwidth", "delay_ms", "latency", "link_capacity", "Packet_Loss"]
+)
 def test_a_default_does_not_replace_an_attribute_of_another_name(own: str, tmp_path: Path) -> None:
     graph = nx.path_graph(["server", "a", "b"])
     graph.edges["a", "b"][own] = 5
     nx.write_graphml(graph, tmp_path / "line.graphml")
     spec = {"name": "file", "path": "line.graphml", "capacity": "1Gbps", "latency": "1ms"}
-    right = "latency_s" if own[0] in "dl" else "capacity_bps"
+    right = "latency_s" if own[:2] in ("de", "la") else "capacity_bps"
+    right = "loss" if "Loss" in own else right
     message = rf"line.graphml: the link a - b has {own}, but no {right}\n  rename it to {right}"
     with pytest.raises(UserError, match=message):
         make(spec, tmp_path)
-    graph.edges["a", "b"][right] = 5
+    graph.edges["a", "b"][right] = 0.5
     nx.write_graphml(graph, tmp_path / "line.graphml")
     assert make(spec, tmp_path).access == ("a", "b")
 

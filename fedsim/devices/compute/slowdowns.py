@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from fedsim.devices import DeviceContext
 
 
+_SHORTEST_US = 1000
+"""Shortest period with which a series repeats, since its changes are visited one by one."""
+
+
 @dataclass(slots=True)
 class Slowdown:
     """A piecewise-constant factor on the step time of one client.
@@ -130,6 +134,9 @@ def _replayed(context: DeviceContext) -> Iterator[tuple[int, Slowdown]]:
             if edges and edges[-1][0] >= start:
                 edges.pop()
             edges += [(start, value), (end, 1.0)]
+        if mode == "wrap" and periods[device] < _SHORTEST_US:
+            message = f"the speed of a client repeats every {periods[device]} us"
+            raise bundle.error(message, bundle.import_again("time_unit"))
         yield (
             client,
             Slowdown(

@@ -7,6 +7,7 @@ Archive: Enabling Comparative Analysis of Failures in Diverse Distributed System
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -63,6 +64,12 @@ class Fta(Importer):
             if (count := len(file.names)) != len(COLUMNS):
                 layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
                 raise source.error(f"has {count} fields, not {len(COLUMNS)}", layout, line=1)
+            own = re.findall(
+                r"\w+", source.head(4096).decode("utf-8", "replace").partition("\n")[0]
+            )
+            if named and own != list(COLUMNS):
+                fix = f"they must be {', '.join(COLUMNS)}"
+                raise source.error(f"has the columns {', '.join(own)}", fix, line=1)
             file.names = list(COLUMNS)
             files.append(file)
         frame = Frame(files).load(COLUMNS)

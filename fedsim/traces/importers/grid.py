@@ -69,7 +69,8 @@ class Grid(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per region, whose group it is; a file without a column of regions is one of its name."""
-        table = pd.concat([piece for source in sources for piece in _pieces(source, params)])
+        caveats = list[str]()
+        table = pd.concat([each for source in sources for each in _pieces(source, params, caveats)])
         begin = table["begin"].iloc[0]
         if len(other := table[table["begin"] != begin]):
             file, first = other.iloc[0], table.iloc[0]
@@ -89,11 +90,13 @@ class Grid(Importer):
             "unknown_values": int(table["value"].isna().sum()),
             "missing_intervals": int(table.groupby("where")["missing"].first().sum()),
         }
-        return Imported(tables, counts, clock="utc", epoch=begin.isoformat())
+        return Imported(
+            tables, counts, [*dict.fromkeys(caveats)], clock="utc", epoch=begin.isoformat()
+        )
 
 
-def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:
-    """The series of one file."""
+def _pieces(source: SourceFile, params: Grid.Params, caveats: list[str]) -> Iterator[pd.DataFrame]:
+    """The series of one file. Adds to ``caveats``."""
     file = TableFile(source)
     value_columns = _value_columns(source, file.names, params)
     time = _only(source, "times", [_matching(word, file.names) for word in _TIMES])
@@ -133,6 +136,7 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:
             # A value that only other regions have need not be a number of this one.
             bounds = AMOUNT if unit == CARBON_UNIT else replace(AMOUNT, low=-AMOUNT.high)
             known = frame.number(column, 1.0, bounds)[rows]
+            caveats += frame.doubted.values()
             intervals = len(rows) + missing
             if 2 * (count := int(np.count_nonzero(~np.isnan(known)))) < intervals:
                 raise source.error(

@@ -97,8 +97,12 @@ def _matrix(source: SourceFile) -> Floats:
     if len(frame) < 2 or len(frame) != len(columns):
         raise source.error(f"has {len(frame)} lines of {len(columns)} numbers", hint)
     matrix = np.column_stack(columns)
-    first = matrix[0, 1:]
-    if len(first) > 2 and (np.diff(first) == 1).all() and (first == matrix[1:, 0]).all():
+    first, rest = matrix[0, 1:], matrix[1:, 1:]
+    # Round-trip times from node 0 are as symmetric as names, but seldom in order and whole, beside others that are not.
+    rises = len(first) > 2 and (np.diff(first) > 0).all() and not (first % 1).any()
+    is_named = np.isnan(matrix[0, 0]) and not np.isnan(np.diag(rest)).any()
+    is_named |= rises and ((np.diff(first) == 1).all() or bool((np.nan_to_num(rest) % 1).any()))
+    if is_named and (first == matrix[1:, 0]).all():
         hint = "remove them: the cells are those of the matrix alone"
         raise source.error("numbers its nodes in the first line and in the first column", hint)
     return matrix

@@ -186,7 +186,7 @@ class Table(Importer):
         return Imported(
             tables,
             log.counts,
-            [*log.caveats, *times.caveats],
+            [*log.caveats, *times.caveats, *log.frame.doubted.values()],
             eligibility=eligibility,
             horizon_us=horizon_us,
             on_end=params.on_end,
@@ -932,10 +932,6 @@ class _Log:
             self._note_kinds(name, values)
             if name == "rtt" and result[column]["median"].eq(0).all():
                 self.caveats.append("all round-trip times are 0: is rtt the right column?")
-            if self.frame.may_have_thousands(name):
-                self.caveats.append(
-                    f"if the point in {name} separates thousands, write 45300 for 45.300"
-                )
             if _differ(result[column]):
                 count = int(result[column]["count"].sum())
                 self.counts["measurements"] = max(self.counts.get("measurements", 0), count)

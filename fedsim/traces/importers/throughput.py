@@ -138,6 +138,7 @@ class Throughput(LinkImporter):
         numbers = {
             role: frame.number(role, 1.0, AMOUNT, str(params.rate_unit))[order] for role in values
         }
+        notes.caveats.extend(frame.doubted.values())
         link, time_us = link[order], time_us[order]
         for other in others:
             if (sums := _summaries(frame.text(other), link, order)).any():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fedsim.devices.compute.slowdowns import Slowdown
 from fedsim.devices.compute.times import ComputeTimes
+from fedsim.errors import UserError
 from fedsim.units import NS_PER_S
 from tests.devices.worlds import ONE, context, times
 from tests.simulation.harness import online, simulate
@@ -131,6 +132,14 @@ def test_contention_beyond_the_window_follows_the_trace() -> None:
 
 def test_neighboring_pieces_of_contention_join() -> None:
     assert _slow_seconds("unavailable", 100, (110, 10, 3.0), (120, 5, 2.0)) == [*range(10, 25)]
+
+
+def test_a_series_of_microseconds_is_refused() -> None:
+    """Its changes would be visited one by one."""
+    tables = {"device_id": ["a"], "start_us": [0], "dur_us": [1], "multiplier": [2.0]}
+    bundle = bundle_of({"a": []}, devices={"window_end_us": [2]}, tables={"compute_series": tables})
+    with pytest.raises(UserError, match="the speed of a client repeats every 2 us"):
+        times("values", context(bundle=bundle, device_rows=np.array([0])), step=1)
 
 
 def test_series_can_be_left_out() -> None:

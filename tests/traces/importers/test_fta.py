@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.traces.helpers import FTA_HEADER, export_fta, fta_row, import_, intervals, write
+from tests.traces.helpers import FTA_HEADER, export_fta, fta_row, import_, intervals, refused, write
 
 US = 1_000_000
 
@@ -77,6 +77,14 @@ def test_disorder_and_contradictions(tmp_path: Path) -> None:
     assert counts["out_of_order"] == 2
     merged = bundle.tables["availability"].to_pylist()[2]
     assert merged["end_reason"] == "b"
+
+
+@pytest.mark.parametrize("mark", ["", "# "])
+def test_columns_in_another_order_are_refused(mark: str, tmp_path: Path) -> None:
+    header = FTA_HEADER.replace("node_id\tplatform_id", "platform_id\tnode_id")
+    path = tmp_path / "e.tab"
+    path.write_text(mark + header.rstrip() + "\n" + fta_row(7, 1, 0, 9) + "\n")
+    assert "has the columns event_id, component_id, platform_id" in refused("fta", path)
 
 
 def test_components_and_platforms(tmp_path: Path) -> None:

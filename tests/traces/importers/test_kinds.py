@@ -937,7 +937,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "unix times that a spreadsheet rounded": (
         "device,time,state\na,1.71455E+12,on\na,1.71456E+12,off\n",
         {"time_unit": "unix_ms"},
-        ":2: time is '1.71455E+12', which a spreadsheet has rounded",
+        ":2: time is '1.71455E+12', which is rounded",
         "with all digits",
     ),
     "a time that never comes": (

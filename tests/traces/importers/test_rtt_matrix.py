@@ -39,6 +39,24 @@ def test_rtt_units_must_be_said(tmp_path: Path) -> None:
         assert ":2: 1 is '1e308'" in refused("rtt_matrix", huge, unit="ms")
 
 
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        (",101,205,317\n101,0,12,30.5\n205,12,0,44\n317,30.5,44,0\n", True),
+        (",0,1\n0,0,12\n1,12,0\n", True),
+        ("0,10,20,30\n10,0,12,30.5\n20,12,0,44\n30,30.5,44,0\n", True),
+        ("0,10,20,30\n10,0,12,31\n20,12,0,44\n30,31,44,0\n", False),
+        ("0,30,20.5,30\n30,0,12,31\n20.5,12,0,44\n30,31,44,0\n", False),
+    ],
+)
+def test_names_of_nodes_are_no_times(text: str, is_refused: bool, tmp_path: Path) -> None:
+    path = put(tmp_path / "m.csv", text)
+    if is_refused:
+        assert "numbers its nodes" in refused("rtt_matrix", path, unit="ms")
+    else:
+        assert len(import_("rtt_matrix", path, unit="ms").devices) == 4
+
+
 def test_rtt_zero_and_missing_pairs_are_unknown(tmp_path: Path) -> None:
     path = put(tmp_path / "m", "0 0 5\n- 0 7\n6 nan 0\n\n")
     bundle = import_("rtt_matrix", path, unit="ms")
