@@ -102,6 +102,8 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
                     f"did you mean {number:g}{meant}?"
                     if meant
                     else f"use one of {', '.join(units)}"
+                    if any(units)
+                    else "write none"
                 )
             )
         result = number * units[unit] if unit else number

@@ -49,6 +49,10 @@ class Quantity:
         return float(self.each(run).sum())
 
 
+def _number(text: str) -> float:
+    return parse_quantity(text, {"": 1.0}, "number", "the scenario's unit")
+
+
 QUANTITIES: Mapping[str, Quantity] = {
     "time": Quantity("simulated time", "time", parse_duration_s, None, "simulated_s"),
     "bytes": Quantity(
@@ -60,19 +64,19 @@ QUANTITIES: Mapping[str, Quantity] = {
     "energy": Quantity(
         "energy of the devices",
         "energy",
-        lambda text: parse_quantity(text, _ENERGY, "energy", "joules"),
+        lambda text: parse_quantity(text, _ENERGY, "quantity of energy", "joules"),
         lambda run: run.dispatches["energy_j"],
     ),
     "compute": Quantity(
         "client compute time", "time", parse_duration_s, lambda run: run.phases["compute_s"]
     ),
     "updates": Quantity(
-        "client updates", "count", float, lambda run: run.dispatches["arrived_s"].notna()
+        "client updates", "count", _number, lambda run: run.dispatches["arrived_s"].notna()
     ),
     "gco2e": Quantity(
-        "emissions in g CO2e", "number", float, lambda run: run.dispatches["gco2e"], "gco2e"
+        "emissions in g CO2e", "number", _number, lambda run: run.dispatches["gco2e"], "gco2e"
     ),
-    "cost": Quantity("cost", "number", float, lambda run: run.dispatches["cost"], "cost"),
+    "cost": Quantity("cost", "number", _number, lambda run: run.dispatches["cost"], "cost"),
 }
 """What may be limited or minimized."""
 

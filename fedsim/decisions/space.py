@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 Setting = Mapping[str, Any]
 """Values by dotted path, as in YAML; without the keys that the setting's parts do not have."""
 
-_RANGE = re.compile(r"\s*([\d.eE+-]*\d)\s*([A-Za-z]*)\s*\.\.\s*([\d.eE+-]*\d)\s*([A-Za-z]*)\s*")
+_NUMBER = r"\s*([+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-z]*)\s*"
+_RANGE = re.compile(rf"{_NUMBER}\.\.{_NUMBER}")
 _LOG_FROM = 8.0
 """Ratio of the ends of a range from which it is searched on a logarithmic scale."""
 _METHOD, _SCHEDULE = "server.method", "server.schedule"
@@ -123,7 +124,7 @@ def parse_dimension(given: str) -> Dimension:
     low, low_unit, high, high_unit = ends.groups()
     both, known = {high_unit, low_unit or high_unit}, (DURATION_UNITS, SIZE_UNITS, RATE_UNITS)
     units: Mapping[str, float] = next((units for units in known if both <= units.keys()), {})
-    if high_unit and not units:
+    if (low_unit or high_unit) and not units:
         raise UserError(f"the units of {values} do not agree", where=where, hint=hint)
     factors = [units.get(unit or high_unit, 1.0) for unit in (low_unit, high_unit)]
     if units is SIZE_UNITS:

@@ -26,6 +26,7 @@ from fedsim.runs.schema import (
     CLIENTS,
     CRITICAL,
     DISPATCHES,
+    EDGE,
     EDGE_AGGREGATIONS,
     EDGE_DISPATCHES,
     EDGES,
@@ -33,6 +34,7 @@ from fedsim.runs.schema import (
     MESSAGE_INSTANTS,
     MESSAGES,
     METRICS,
+    NULLABLE,
     ONLINE,
     PARTITION,
     PAUSES,
@@ -57,8 +59,6 @@ _SECTIONS = ("task", "devices", "server", "training", "evaluation", "stop")
 _PARTS = {"method", "schedule", "selection", "network"}
 _RECORDED = ("name", "seed", "tags", "target")
 """Values of a scenario that ``run.json`` repeats."""
-_NULLABLE = {"staleness", "aggregated_version", "staleness_max"}
-"""Whole numbers that may be null, besides the ``dispatch_id`` of a message."""
 _NULLABLE_INTEGERS = {pa.int64(): pd.Int64Dtype()}
 
 
@@ -340,6 +340,8 @@ class Run:
             data = spread_metrics(data)
         types = {field.name: field.type for field in with_columns(table, data.column_names).schema}
         types.pop("values", None)
+        if table in (DISPATCHES, CLIENTS) and self.has_edges:
+            types.setdefault(EDGE.name, EDGE.type)
         names = dict.fromkeys(data.column_names)
         for name in [*types, *([*names][3:] if table is METRICS else ())]:
             if name not in names:
@@ -361,7 +363,7 @@ class Run:
         frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         if table is METRICS and (problem := wrong_last(frame, self.info)):
             raise RUN.damaged(path, problem)
-        nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
+        nullable = {"dispatch_id"} if table is MESSAGES else NULLABLE
         for name in nullable.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.
             frame[name] = data.column(name).to_pandas(types_mapper=_NULLABLE_INTEGERS.get)

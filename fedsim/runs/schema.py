@@ -315,8 +315,12 @@ MOST = 2**53
 """The largest number in a table of a run; whole numbers are exact up to it."""
 _SUMMED = ("bytes_down", "bytes_up", "steps", "steps_assigned", "steps_done")
 _SIGNED = ("group", "gco2e", "cost")
-_ALWAYS = ("client_id", "time_s", "from_s", "to_s")
-"""Columns that have a value in each row."""
+_ALWAYS = ("client_id", "time_s", "from_s", "to_s", "contributor_ids", "attributes")
+"""Columns that have a value in each row, besides those of whole numbers that are not :data:`NULLABLE`."""
+NULLABLE = {"staleness", "aggregated_version", "staleness_max"}
+"""Whole numbers that may be null, besides the ``dispatch_id`` of a message."""
+_MOST_EDGES = 10_000
+"""Edge servers of a run with fewer clients, between which these may move."""
 _KEYED = (DISPATCHES, AGGREGATIONS, EDGE_DISPATCHES, EDGES, CLIENTS, MESSAGES)
 """Tables whose first column identifies a row."""
 _TIMED = (AGGREGATIONS, METRICS, ONLINE)
@@ -363,22 +367,29 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
     # Sums of whole numbers stay within 64 bits, and ids of clients are rows of the table of clients.
     most: dict[str, float] = dict.fromkeys(_SUMMED, min(MOST, 2**62 // max(rows, 1)))
     most |= {"client_id": clients - 1, "down_bps": math.inf, "up_bps": math.inf}
-    most["online_fraction"] = 1
+    most |= {"edge": max(clients, _MOST_EDGES) - 1, "online_fraction": 1}
     if EDGE.name not in (*data.column_names, *table.name.split("_")):
         most |= dict.fromkeys(_VERSIONS, info.get("versions_made", MOST))
     if table is AGGREGATIONS:
         most["round"] = info.get("rounds", MOST)
     for name, column in zip(data.column_names, data.columns, strict=True):
         values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
-        is_float = pa.types.is_floating(values.type)
-        if is_float or pa.types.is_integer(values.type):
+        is_float, is_whole = (
+            kind(values.type) for kind in (pa.types.is_floating, pa.types.is_integer)
+        )
+        lacks = name in _ALWAYS or (
+            is_whole
+            and name not in {*NULLABLE, "multiplicities", *["dispatch_id"] * (table is MESSAGES)}
+        )
+        lacks |= name == "outcome" and table in (DISPATCHES, EDGE_DISPATCHES)
+        if lacks and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
+            return f"the column '{name}' lacks values"
+        if is_float or is_whole:
             is_no_id = table in (PAUSES, CRITICAL) and name.endswith("_id")
             low, high = -MOST if name in _SIGNED else -int(is_no_id), most.get(name, MOST)
             found = pc.min_max(values).as_py().values()  # NaN is neither, but for want of others.
             if any(each is not None and (each < low or each > high) for each in found):
                 return f"the column '{name}' has values outside {low} to {high}"
-            if name in _ALWAYS and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
-                return f"the column '{name}' lacks values"
     for first, second in _ORDERED:
         if {first, second} <= present and pc.any(pc.less(data[second], data[first])).as_py():
             return f"has rows whose {second} is less than their {first}"
@@ -389,7 +400,7 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
         if not np.allclose(over_s, info.get("simulated_s", 0), 1e-9, 1e-6):
             return "has clients whose seconds do not add up to the simulated_s of run.json"
         for name in SPENT & info.keys() & present:
-            if not np.isclose(pc.sum(data[name]).as_py(), info[name], 1e-9):
+            if not np.isclose(pc.sum(data[name], min_count=0).as_py(), info[name], 1e-9):
                 return f"has another sum of {name} than run.json"
     keys = data.column(0).to_numpy()
     if table in _KEYED and not (np.diff(keys) > 0).all() and len(pd.unique(keys)) < rows:

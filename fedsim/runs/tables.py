@@ -115,11 +115,14 @@ def spread_metrics(data: pa.Table) -> pa.Table:
 
     Columns are in the order in which the metrics first appeared.
     """
-    frame = pd.DataFrame(map(dict, data.column("values").to_pylist()), dtype=np.float64)
+    rows = (dict(each or ()) for each in data.column("values").to_pylist())
+    frame = pd.DataFrame(rows, dtype=np.float64)
     names = list(frame)
-    fixed = [data.column(field.name) for field in METRICS_FIXED]
+    # A damaged stream may lack some.
+    present = [field for field in METRICS_FIXED if field.name in data.column_names]
+    fixed = [data.column(field.name) for field in present]
     measured = [pa.array(frame[name].to_numpy(), from_pandas=False) for name in names]
-    fields = METRICS_FIXED + [
+    fields = present + [
         pa.field(name, pa.float64(), metadata={"unit": "", "description": f"measured {name}"})
         for name in names
     ]

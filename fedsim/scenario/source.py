@@ -70,6 +70,7 @@ _OPENING = {
 }
 """The token that each closing token belongs to."""
 
+_VERSION = re.compile(r"^%YAML +(\S+)", re.MULTILINE)
 _BEYOND_UNICODE = re.compile(r"\\U(?!000|0010)[0-9A-Fa-f]{8}")
 """An escape of which the parser of YAML makes no error of its own."""
 
@@ -112,6 +113,9 @@ def parse_yaml(text: str, label: str) -> Source:
     """Read one YAML document."""
     source = Source(label)
     builder = _Builder(source)
+    if (version := _VERSION.search(text)) and version[1] not in ("1.1", "1.2"):
+        line = text.count("\n", 0, version.start()) + 1
+        raise UserError(f"is YAML {version[1]}", where=f"{label}:{line}", hint="write YAML 1.2")
     try:
         yaml = YAML(typ="safe", pure=True)
         yaml.Composer = functools.partial(_Composer, label)  # type: ignore[assignment]
@@ -233,7 +237,7 @@ def _unclosed(error: MarkedYAMLError, text: str, label: str) -> UserError | None
                 if not opened or not isinstance(opened[-1], closes):
                     break
                 opened.pop()
-    except YAMLError:
+    except (YAMLError, ValueError, OverflowError):
         return None
     return _never_closed(opened[-1].start_mark, text, label) if opened else None
 

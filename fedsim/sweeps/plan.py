@@ -142,17 +142,21 @@ def _replaced(chosen: Sequence[Override]) -> Iterator[UserError]:
 def _of_variant(loaded: LoadedScenario, variant: str) -> list[Override]:
     """What a variant sets: keys of sections one by one, parts as a whole."""
 
-    def overrides(data: Mapping[str, Any], path: str, place: tuple[str, ...]) -> Iterator[Override]:
+    def overrides(
+        data: Mapping[str, Any], base: Mapping[str, Any], path: str, place: tuple[str, ...]
+    ) -> Iterator[Override]:
         for key, value in data.items():
             to, here = f"{path}.{key}" if path else key, (*place, key)
-            if isinstance(value, Mapping) and value and "name" not in value:
-                yield from overrides(value, to, here)
+            whole = base.get(key)
+            section = whole if isinstance(whole, Mapping) and "name" not in whole else {}
+            if (isinstance(value, Mapping) and "name" not in value) or (section and value is None):
+                yield from overrides(value or {}, section, to, here)
             else:
                 yield Override(to, value, loaded.source.value_place(here))
 
     assert loaded.scenario.sweep is not None
     values = loaded.scenario.sweep.variants.get(variant, {})
-    return list(overrides(values, "", ("sweep", "variants", variant)))
+    return list(overrides(values, loaded.source.data, "", ("sweep", "variants", variant)))
 
 
 def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:

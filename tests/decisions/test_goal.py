@@ -74,7 +74,9 @@ def test_limits_are_read_in_units() -> None:
     assert str(limits[0]) == "data moved at most 2 GB"
 
 
-@pytest.mark.parametrize("text", ["byte=2GB", "bytes=2h", "bytes=0", "bytes"])
+@pytest.mark.parametrize(
+    "text", ["byte=2GB", "bytes=2h", "bytes=0", "bytes", "cost=nan", "updates=-5"]
+)
 def test_a_limit_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(UserError) as raised:
         Limit.parse(text)

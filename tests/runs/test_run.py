@@ -90,6 +90,13 @@ def test_damage_is_named_with_the_file_and_a_way_out(
         ("presence", "from_s", 1e12, "to_s is less than their from_s"),
         ("partition", "label", -5, "outside 0 to"),
         ("aggregations", "time_s", NAN, "lacks values"),
+        ("aggregations", "version", None, "lacks values"),
+        ("aggregations", "attributes", None, "lacks values"),
+        ("aggregations", "contributor_ids", None, "lacks values"),
+        ("dispatches", "bytes_up", None, "lacks values"),
+        ("dispatches", "outcome", None, "lacks values"),
+        ("online", "online", None, "lacks values"),
+        ("metrics", "version", None, "lacks values"),
         ("aggregations", "contributor_ids", [-1], "outside 0 to"),
         ("aggregations", "time_s", 0.0, "runs backward"),
         ("metrics", "time_s", math.inf, "outside 0 to"),
@@ -115,8 +122,9 @@ def test_values_that_no_run_has_are_refused(
         changed = pa.array([value] * len(data)).view(pa.string())
     else:
         changed = pa.array([*data.column(column).to_pylist()[:-1], value], kind)
+    data = data.replace_schema_metadata(None)
     data = data.set_column(index, column, changed)
-    pq.write_table(data if value is not None else data[:0], path)
+    pq.write_table(data[:0] if "rows" in problem and value is None else data, path)
     folder = RunFolder(tmp_path / "run")
     files = {**folder.read_info()["files"], path.name: file_sha256(path)}
     definition = {"higher_is_better": True, "unit": "share"}
@@ -127,6 +135,25 @@ def test_values_that_no_run_has_are_refused(
     with pytest.raises(UserError, match=problem) as caught:
         _ = getattr(load_run(folder.path), table)
     assert caught.value.where == str(path)
+
+
+def test_a_stream_of_metrics_without_a_column_is_damaged(tmp_path: Path) -> None:
+    build_run(tmp_path / "run", clients=5, hours=1, cohort=3, finish=False)
+    path = RunFolder(tmp_path / "run").stream("metrics")
+    with pa.ipc.open_stream(path.read_bytes()) as reader:
+        table = reader.read_all()
+    values = pa.nulls(len(table), table.schema.field("values").type)
+    for changed, problem in (
+        (table.drop_columns(["version"]), "lacks the column 'version'"),
+        (table.set_column(3, "values", values), None),
+    ):
+        with pa.ipc.new_stream(path, changed.schema) as writer:
+            writer.write_table(changed)
+        if problem is None:
+            assert len(load_run(tmp_path / "run").metrics) == len(table)
+            return
+        with pytest.raises(UserError, match=problem):
+            _ = load_run(tmp_path / "run").metrics
 
 
 def test_a_killed_run_copied_over_an_older_one_shows_its_own_rows(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("a: 1\nb: \x01\n", "f:2", "'\\x01'"),
         ('a: "\\U0010ffff"\nb: "\\U00110000"\n', "f:2", "\\U00110000 is not a character"),
         ('a: "\\UFFFFFFFF"\n', "f:1", "\\UFFFFFFFF is not a character"),
+        ('a: {b: 2} {\nc: d\n\ne: "\\U00110000"\n', "f:1:11", "this line does not fit"),
+        ("# a\n%YAML 1.3\n---\na: 1\n", "f:2", "is YAML 1.3"),
         ("[" * 1200, "f", "too deeply"),
     ],
 )

@@ -40,6 +40,14 @@ def test_every_combination_of_grid_rows_and_seeds() -> None:
     assert all(run.loaded.scenario.sweep is None for run in runs)
 
 
+@pytest.mark.parametrize("empty", [{"training": {}}, {"training": None}, {"stop": {}}, {}])
+def test_an_empty_section_of_a_variant_sets_nothing(empty: dict[str, Any]) -> None:
+    data = scenario(variants={"plain": empty})
+    data["training"]["local_steps"] = 7
+    (run,) = plan(data)
+    assert run.loaded.scenario.training.local_steps == 7
+
+
 def test_variants_have_names_and_set_keys_of_their_own() -> None:
     variants = {
         "plain": {},
