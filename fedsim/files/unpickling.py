@@ -7,18 +7,17 @@ numbers, text, lists, dictionaries, NumPy scalars and NumPy arrays. Every other 
 from __future__ import annotations
 
 import io
+import math
 import pickle
+import re
+from collections.abc import Mapping
 from typing import Any
 
-# NumPy 1 writes numpy.core, NumPy 2 numpy._core.
-_ALLOWED = {
-    ("numpy._core.multiarray", "scalar"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    # Protocol 2 writes bytes as text; the numbers inside NumPy objects arrive this way.
-    ("_codecs", "encode"),
-}
+import numpy as np
+
+from fedsim.vocabulary.arrays import Array
+
+_SIMPLE = re.compile(r"[biufcSU]\d+|O\d*")
 _CONTAINERS = {dict, list, tuple}
 _MOST_SHARED = 1_000_000
 """Values beyond the bytes of the file, each of which is at most one value if no list is in several others."""
@@ -44,7 +43,10 @@ def load_plain(data: bytes, *, encoding: str = "ASCII") -> Any:
         DamagedPickle: it is truncated or malformed.
     """
     try:
-        content = _Unpickler(io.BytesIO(data), encoding=encoding).load()
+        stream = io.BytesIO(data)
+        content = _Unpickler(stream, encoding=encoding).load()
+        if stream.read(1):
+            raise DamagedPickle("bytes follow its end")
         _require_few(content, len(data) + _MOST_SHARED)
         return content
     except RefusedPickle:
@@ -67,13 +69,58 @@ def _require_few(content: Any, most: int) -> None:
         level = [each for part in nested for each in part if type(each) in _CONTAINERS]
 
 
+class _Type:
+    """Stands for numpy.dtype, which believes the file that it has no objects, whose addresses then are bytes of it."""
+
+    def __init__(self, text: str, *_: object) -> None:
+        if not _SIMPLE.fullmatch(text):
+            raise RefusedPickle(f"the type {text}")
+        self.plain = np.dtype(text)
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.plain = self.plain.newbyteorder(state[1])
+
+
+class _Array(np.ndarray[Any, Any]):
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        version, shape, kind, is_fortran, raw = state
+        if (kind.plain.hasobject and not isinstance(raw, list)) or math.prod(shape) > len(raw):
+            raise RefusedPickle("an array without its content")
+        super().__setstate__((version, shape, kind.plain, is_fortran, raw))
+
+
+def _scalar(kind: _Type, raw: bytes) -> Any:
+    return np.frombuffer(raw, kind.plain, 1)[0]  # It refuses objects.
+
+
+def _from_buffer(raw: bytes, kind: _Type, shape: tuple[int, ...], order: Any) -> Array:
+    return np.frombuffer(raw, kind.plain).reshape(shape, order=order)
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    if encoding not in ("latin1", "latin-1"):
+        raise RefusedPickle(f"text in {encoding}")
+    return text.encode("latin-1")
+
+
+_STANDS_FOR: Mapping[str, Any] = {
+    "numpy.dtype": _Type,
+    "numpy.ndarray": None,
+    "numpy.multiarray._reconstruct": lambda *_: _Array((0,), "b"),
+    "numpy.multiarray.scalar": _scalar,
+    "numpy.numeric._frombuffer": _from_buffer,
+    # Protocol 2 writes bytes as text; the numbers inside NumPy objects arrive this way.
+    "_codecs.encode": _encode,
+}
+"""Our own functions for the names that pickles may have; NumPy 1 writes numpy.core, NumPy 2 numpy._core."""
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module == "numpy.core.multiarray":
-            module = "numpy._core.multiarray"
-        if (module, name) not in _ALLOWED:
+        key = re.sub(r"^numpy\._?core\.", "numpy.", f"{module}.{name}")
+        if key not in _STANDS_FOR:
             raise RefusedPickle(f"{module}.{name}")
-        return super().find_class(module, name)
+        return _STANDS_FOR[key]
 
     def persistent_load(self, pid: Any) -> Any:
         raise RefusedPickle("an object outside the file")

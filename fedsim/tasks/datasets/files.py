@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -163,6 +164,10 @@ class Table(DatasetComponent):
             raise UserError(f"column '{params.is_test}' marks all rows as test samples", where=path)
         if not params.tokens:
             x = standardized(x, is_test) if params.standardize else x.astype(np.float32)
+        doubtful = [name for name in features if re.sub(r"[\W_]", "", name.lower()) in _MARKS]
+        if params.features is None and doubtful:
+            what = f"features, not marks of samples: {', '.join(doubtful)}"
+            target["notes"] = (f"{what} (to change that, give is_test, group or features)",)
         return split_dataset(
             x,
             labels,
@@ -186,15 +191,18 @@ class Table(DatasetComponent):
         features = self.params.features
         if features is None:
             features = [name for name in columns if name not in self._not_features]
-        missing = [name for name in [*self._not_features, *features] if name not in columns]
+        known = {*columns}
+        missing = [name for name in [*self._not_features, *features] if name not in known]
         if missing:
             raise UserError(
                 f"no column {', '.join(map(repr, missing))}",
                 where=path,
                 hint=hint_of_header(columns, f"its columns are: {', '.join(columns)}"),
             )
-        leaks = [name for name in features if name.lower() in map(str.lower, self._not_features)]
-        text = [name for name in features if frame[name].dtype.kind not in "fiub"]
+        others = {*map(str.lower, self._not_features)}
+        leaks = [name for name in features if name.lower() in others]
+        kinds = dict(zip(columns, frame.dtypes, strict=True))
+        text = [name for name in features if kinds[name].kind not in "fiub"]
         # The name that pandas gives to a column without one, which may be an index instead of a feature.
         unnamed = [
             name for name in features if not self.params.features and name.startswith("Unnamed: ")
@@ -207,7 +215,8 @@ class Table(DatasetComponent):
                 # Numbers beyond 64 bits are text, too.
                 unread = (numbers.isna() | (numbers.abs() >= 2**63)) & column.notna()
                 where = row_place(path, int(unread.to_numpy().argmax()))
-            usable = [name for name in features if name not in (*leaks, *text, *unnamed)]
+            unfit = {*leaks, *text, *unnamed}
+            usable = [name for name in features if name not in unfit]
             example = f"; choose, for example, features: [{', '.join(usable)}]" if usable else ""
             raise UserError(
                 f"{format_names([repr(name) for name in wrong])} cannot be a feature",
@@ -215,6 +224,10 @@ class Table(DatasetComponent):
                 hint=f"a feature is a named column of numbers, not target, group or is_test{example}",
             )
         return features
+
+
+_MARKS = {"istest", "test", "istrain", "train", "split", "fold", "group", "client", "clientid"}
+"""Names of columns that seldom are features."""
 
 
 def _classes(column: pd.Series[Any], path: Path) -> tuple[Array, Ints]:
@@ -262,8 +275,13 @@ def _refuse(wrong: Bools, columns: list[str], path: Path, what: str) -> None:
 
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+_ENDINGS |= {".jfif", ".jpe", ".ppm", ".pgm"}
+_MAC = "__MACOSX"
+"""Beside names with a point (hidden ones) or @ in front, what no data set has."""
 _SETS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
 """Folders that are not classes."""
+_TRAINING = r"(?<![a-z])train(ing)?(set)?(?![a-z])"
+_TESTING = r"(?<![a-z])(test(ing)?|val(id(ation)?)?|eval|holdout)(set)?(?![a-z])"
 _KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
 _MOST_OTHERS = 100_000
 """Files and folders without an image after which a folder counts as one of something else."""
@@ -300,7 +318,9 @@ class ImageFolder(DatasetComponent):
                 where=parts[0],
                 hint="put images into <class>/, or with a separate test set into train/<class>/ and test/<class>/",
             )
-        if {name.lower() for name in classes} <= _SETS:
+        named = {name.lower() for name in classes}
+        trains = {name for name in named if re.search(_TRAINING, name)}
+        if named <= _SETS or (trains and any(re.search(_TESTING, name) for name in named - trains)):
             raise UserError(
                 f"its folders {format_names(classes)} are sets of samples, not classes",
                 where=parts[0],
@@ -314,7 +334,8 @@ class ImageFolder(DatasetComponent):
             if path != root and root.resolve().is_relative_to(path.resolve()):
                 message = f"leads to {path.resolve()}, which contains the data set"
                 raise UserError(message, where=path, hint="link to the images of one class")
-        files = [*map(_images, folders)]
+        others = list[Path]()
+        files = [_images(path, others) for path in folders]
         empty = [parts[0] / name for name, found in zip(classes, files, strict=False) if not found]
         counts = [sum(map(len, files[: len(classes)])), sum(map(len, files[len(classes) :]))]
         if empty or (len(parts) > 1 and not counts[1]):
@@ -335,14 +356,21 @@ class ImageFolder(DatasetComponent):
             name=root.name,
             layout="channels_first",
             class_names=classes,
+            notes=[f"not used: {path} (and {len(others) - 1} others)" for path in others[:1]],
         )
 
 
-def _images(folder: Path) -> list[Path]:
-    images = []
+def _images(folder: Path, others: list[Path]) -> list[Path]:
+    """The images in a folder; its other files are added to ``others``."""
+    images = list[Path]()
     for number, path in enumerate(folder.rglob("*")):
-        if path.suffix.lower() in _ENDINGS and not path.name.startswith("."):
+        own = path.relative_to(folder).parts
+        if any(part[0] in ".@" or part == _MAC for part in own):
+            continue
+        if path.suffix.lower() in _ENDINGS:
             images.append(path)
+        elif path.is_file():
+            others.append(path)
         elif not images and number >= _MOST_OTHERS:
             break
     return sorted(images)
@@ -355,5 +383,7 @@ def _opened(path: Path) -> Image:
 
 def _class_folders(top: Path) -> list[str]:
     return sorted(
-        path.name for path in top.iterdir() if path.is_dir() and not path.name.startswith(".")
+        path.name
+        for path in top.iterdir()
+        if path.is_dir() and path.name[0] not in ".@" and path.name != _MAC
     )

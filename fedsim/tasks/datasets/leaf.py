@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -259,6 +260,7 @@ def _speeches(path: Path) -> dict[str, str]:
     """All speeches of each role, joined by line ends, roles by first appearance."""
     with reading(path):
         text = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
+    text = re.sub(r"(?m)^[ \t]+$|(?<=:)[ \t]+$", "", text)
     speeches: dict[str, list[str]] = {}
     for block in text.split("\n\n"):
         role, colon, speech = block.strip("\n").partition(":\n")

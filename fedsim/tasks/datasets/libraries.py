@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
+from glob import escape
 from itertools import chain
 from pathlib import Path
+from tarfile import is_tarfile
 from typing import Any
 from unittest import mock
 
@@ -242,6 +244,14 @@ class HuggingFace(DatasetComponent):
                         file = _inside(path if path.is_dir() else path.parent, name)
                         _checked(file, file.suffix.lower())
                         features |= _features(file)
+                        shard = re.fullmatch(r"(.*)-\d{5}-of-(\d{5}).*", file.name)
+                        if shard and path.is_dir():
+                            count, every = (
+                                file.parent.glob(f"{escape(shard[1])}-*-of-*"),
+                                int(shard[2]),
+                            )
+                            if len([*count]) != every:
+                                raise ValueError(f"there are not {every} files {shard[1]}-...")
                     if len(features) > 1:  # The library takes those of the first file for all.
                         raise ValueError(
                             "its files declare different features, or names of classes"
@@ -306,7 +316,9 @@ def _checked(path: Path, ending: str) -> Path:
         read_arrow(pa.memory_map(str(path)).read_buffer(), path)
     elif ending in CODECS:
         read_bytes(path)
-    elif _PACKED.match(head):  # Whatever its name, the library unpacks it.
+    elif _PACKED.match(head) or (
+        ending != ".tar" and is_tarfile(path)
+    ):  # Whatever its name, the library unpacks it.
         raise ValueError(f"{path.name} is a compressed file or an archive: unpack it")
     return path
 

@@ -179,8 +179,9 @@ def _read(path: Path) -> tuple[Floats, Ints]:
             rows.append(used)
     if not rows:
         raise damaged(path, "it has no complete patient")
-    table = numbers(pa.array([*chain.from_iterable(rows)]))[0].reshape(len(rows), -1)
-    wrong = ~(np.abs(table) <= np.finfo(np.float32).max)
+    values, bad = numbers(pa.array([*chain.from_iterable(rows)]))
+    table = values.reshape(len(rows), -1)
+    wrong = bad.reshape(table.shape) | ~(np.abs(table) <= np.finfo(np.float32).max)
     for at, choices in _CHOICES.items():
         wrong[:, at] |= ~np.isin(table[:, at], choices)
     for row, column in np.argwhere(wrong)[:1].tolist():

@@ -17,6 +17,7 @@ from fedsim.tasks.reading.files import read_table, resolve, row_place, test_mark
 from fedsim.vocabulary.arrays import Bools, Ints
 
 _COLUMNS = {"sample": "sample", "client": "client", "istest": "is_test"}
+_COLUMNS |= dict.fromkeys(("test", "split", "istrain", "train"), "is_test")
 
 
 class FromFile(Partitioner):

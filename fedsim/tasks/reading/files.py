@@ -143,6 +143,10 @@ _DAMAGE = (
 """What libraries raise for files that they cannot decode or convert."""
 
 
+_ROWS = r"__index_level_\d+__"
+"""What pandas calls an index without a name."""
+
+
 def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFrame:
     """The table in a file: Parquet if its name ends in .parquet, else CSV, which may be compressed.
 
@@ -154,7 +158,7 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
     import pandas as pd
     import pyarrow as pa
 
-    from fedsim.files.cells import UNKNOWN_TEXT
+    from fedsim.files.cells import UNKNOWN_TEXT, are_rounded
     from fedsim.files.sources import SourceFile
 
     require_file(path)
@@ -163,14 +167,20 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
         if is_parquet:
             content = open_parquet(path, path).read()
             content.validate(full=True)
-            table: pd.DataFrame = content.to_pandas()
+            for at, field in enumerate(content.schema):
+                if pa.types.is_decimal(field.type):
+                    floats = content.column(at).cast(pa.float64())
+                    content = content.set_column(at, field.name, floats)
+            # What pandas wrote about columns and its index may be wrong, or hide them.
+            table: pd.DataFrame = content.to_pandas(ignore_metadata=True)
+            table = table[[name for name in table if not re.fullmatch(_ROWS, str(name))]]
         else:
             # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
             content = read_bytes(path)
             SourceFile(path.name, str(path), content).require_text()
             lines = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
             deque(checked_rows(lines, str(path)), maxlen=0)
-            table = pd.read_csv(BytesIO(content))
+            table = pd.read_csv(BytesIO(content), low_memory=False)
             table.columns = table.columns.str.strip()
         for name in {*names} & {*table.columns} - {*table.select_dtypes("bool")}:
             column, place = table[name], table.columns.get_loc(name)
@@ -184,6 +194,8 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
                     raise ValueError(f"column '{name}' has bytes, lists or objects, not names")
                 continue
             texts = words.str.strip()
+            if are_rounded(pa.array(texts, pa.string())).any():
+                raise ValueError(f"column '{name}' has names that a spreadsheet has rounded")
             if not is_number or texts[column.notna()].nunique() > column.nunique():
                 table[name] = texts.mask(texts.isin(UNKNOWN_TEXT))
         return table
@@ -312,18 +324,24 @@ def read_arrays(
         require_file(file)
         try:
             if path.is_dir():
-                arrays[name] = np.lib.format.open_memmap(file, mode="c")
+                mapped = arrays[name] = np.lib.format.open_memmap(file, mode="c")
+                if mapped.offset + mapped.nbytes != file.stat().st_size:
+                    raise ValueError(f"more follows its array of the shape {mapped.shape}")
             else:
                 with zipfile.ZipFile(path) as archive:
                     with archive.open(f"{name}.npy") as member:
                         shape, _, dtype = _header(member)
+                        end = member.tell() + math.prod(shape) * dtype.itemsize
                     unpacked = archive.getinfo(f"{name}.npy").file_size
-                    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > unpacked:
-                        raise ValueError(f"{name} has fewer values than its shape {shape}")
+                    if not dtype.hasobject and end != unpacked:
+                        how_many = "fewer" if end > unpacked else "more"
+                        raise ValueError(f"{name} has {how_many} values than its shape {shape}")
                     with archive.open(f"{name}.npy") as member:
                         arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
-            if arrays[name].dtype.kind == "U" and (arrays[name].view("u4") > sys.maxunicode).any():
-                raise ValueError(f"{name} has text that is not Unicode")
+            if arrays[name].dtype.kind == "U":
+                points = arrays[name].view(arrays[name].dtype.byteorder.replace("|", "=") + "u4")
+                if (points > sys.maxunicode).any():
+                    raise ValueError(f"{name} has text that is not Unicode")
         except _DAMAGE as error:
             if "Object arrays" not in str(error) and "Python objects" not in str(error):
                 raise damaged(file, reason(error)) from error
@@ -373,6 +391,8 @@ def names_of_arrays(path: Path) -> list[str]:
     require_file(path)
     with reading(path, "it is not an .npz archive"), zipfile.ZipFile(path) as archive:
         unpacked_bytes = sum(member.file_size for member in archive.infolist())
+        if min((member.header_offset for member in archive.infolist()), default=0):
+            raise damaged(path, "it does not begin with the arrays that it lists")
         require_room(unpacked_bytes, path.stat().st_size, path)
         names = [name.removesuffix(".npy") for name in archive.namelist()]
     if twice := repeated(names):

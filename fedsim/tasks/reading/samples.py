@@ -112,7 +112,7 @@ def standardized(x: Floats, is_test: Bools) -> npt.NDArray[np.float32]:
 
 Arrays = Mapping[str, Array]
 # Changes with what :func:`pixels` makes of an image, so that no entry of the cache outlives it.
-_DECODING = 3
+_DECODING = 4
 _CHECKSUMS = "crc32.txt"
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
 
@@ -153,6 +153,8 @@ def dataset_of_arrays(
         name, target_kind, labels_from, tokens, layout, class_names, notes: as in :class:`Dataset` and ``npz``; without
             a ``target_kind``, floating-point y are quantities.
     """
+    from fedsim.files.cells import UNKNOWN_TEXT
+
     _check_shapes(arrays, where)
     arrays = {
         name: np.char.decode(array, "utf-8", "backslashreplace")
@@ -185,6 +187,13 @@ def dataset_of_arrays(
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32, copy=False)
     marks, group = arrays.get("is_test"), arrays.get("group")
+    for key, values in (("y", arrays["y"]), ("group", group)):
+        if values is not None and values.dtype.kind in "UM":
+            unknown = np.isin(values.astype(str), [*UNKNOWN_TEXT, "NaT"])
+            if unknown.any():
+                row = np.argwhere(unknown)[0][0]
+                message = f"{key}: sample {row} has no name, but {str(values[row])!r}"
+                raise UserError(message, where=where, hint="remove such samples, or name them")
     for key, values in (("x", x), ("y", y), ("group", group)):
         if values is not None and (row := first_not_finite(values)) is not None:
             hint = "remove such samples or fill in their values; samples are stored as float32"
@@ -204,6 +213,11 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
         where: the source of the arrays, for messages.
     """
     names = array_names(available)
+
+    def unused(further: Collection[str] = ()) -> list[str]:
+        left = [name for name in listed if name not in (*names, *further)]
+        return [f"not used: {', '.join(left)}"] if left else []
+
     if len(names) == 2:
         both = (each for each in _known() if len(each) > 2 and set(each) <= {*listed})
         if pairs := next(both, None):
@@ -213,7 +227,7 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
             what = f"it has no array {', '.join(sorted(missing))}"
             raise UserError(what, where=where, hint=f"it contains: {', '.join(map(str, listed))}")
         further = {name: available[name] for name in ("group", "is_test") if name in available}
-        return {"x": available[names[0]], "y": available[names[1]], **further}, []
+        return {"x": available[names[0]], "y": available[names[1]], **further}, unused(further)
     arrays, lengths = {}, {}
     for key, train, test in zip("xy", names[:2], names[2:], strict=True):
         pair = available[train], available[test]
@@ -229,8 +243,7 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
             raise UserError(f"its arrays do not fit together: {shapes}", where=where, hint=_FORM)
         arrays[key] = np.concatenate(pair)
     arrays["is_test"] = np.arange(len(arrays["y"])) >= lengths["y"][0][0]
-    unused = [name for name in listed if name not in names]
-    return arrays, [f"not used: {', '.join(unused)}"] if unused else []
+    return arrays, unused()
 
 
 def dataset_of_splits(
@@ -338,12 +351,13 @@ def _stacked(
     file: Path | None,
 ) -> tuple[Array, Array]:
     x: Array = np.empty(0)
-    labels, channels = [], params.channels
+    labels, channels, packed = [], params.channels, 0
     for row, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise UserError(f"sample {row} is {shown(pair)}, not a pair (x, y)", where=where)
         value, label = pair
         opened = getattr(value, "filename", "")  # An image of a file names it.
+        own = getattr(value, "info", {}).get(_PACKED)
         if hasattr(value, "convert"):
             channels = channels or (1 if value.mode[0] in "1LIF" else 3)
             value = pixels(value, channels, params.size, opened or f"{where}: sample {row}")
@@ -363,6 +377,8 @@ def _stacked(
                 if value.shape == x.shape[1:]
                 else "give images a size: [height, width] to resize all of them; make other samples equally long",
             )
+        packed += value.nbytes if own is None else own
+        require_room((row + 1) * value.nbytes, packed, where)
         x[row] = value
         labels.append(label.item() if hasattr(label, "item") else label)
     if len(labels) != samples or not samples:
@@ -370,12 +386,15 @@ def _stacked(
     return x, np.array(labels)
 
 
+_PACKED = "fedsim_packed_bytes"
+_ALONE = "save each as an image, or the first alone"
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
 def opened(content: Path | bytes, where: str, open_image: Any = None) -> Image:
     """An image in a file, or its bytes; ``open_image`` is Pillow's own function if another is in its place."""
     from PIL import Image as images
+    from PIL import ImageOps
 
     images.MAX_IMAGE_PIXELS = None  # Its own limit is a warning first.
     # Each format has its own kinds of damage.
@@ -386,7 +405,18 @@ def opened(content: Path | bytes, where: str, open_image: Any = None) -> Image:
         with (open_image or images.open)(file, formats=_FORMATS) as image:
             # Pillow takes four bytes for each pixel, whatever their colors.
             require_room(4 * image.width * image.height, packed, where)
+            frames = getattr(image, "n_frames", 1)
+            if frames > 1 and image.format not in ("JPEG", "MPO"):
+                raise UserError(f"it has {frames} pages or frames", where=where, hint=_ALONE)
             image.load()
+            ImageOps.exif_transpose(image, in_place=True)
+            if "A" in image.getbands() or "transparency" in image.info:
+                least, _ = image.convert("RGBA").getchannel("A").getextrema()
+                if (
+                    isinstance(least, int) and least < 255
+                ):  # What lies behind it would decide what it shows.
+                    raise UserError("it is transparent", where=where, hint="save it without alpha")
+            image.info[_PACKED] = packed
             return image
 
 

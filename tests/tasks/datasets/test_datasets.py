@@ -230,6 +230,7 @@ def test_heart_disease_drops_columns_codes_and_incomplete_patients(tmp_path: Pat
     for old, new, what in (
         ("145", "1e308", "number that is finite in float32"),
         ("145", "1_45", "number that is finite in float32"),
+        ("145", "5%", "number that is finite in float32"),
         ("1,145", "77,145", "code from 1 to 4"),
         *((",1\n", f",{wrong}\n", "code from 0 to 4") for wrong in ("-1", "9", "0.5", "5", "x")),
     ):
@@ -419,6 +420,55 @@ def test_16_bit_images_keep_their_precision(tmp_path: Path, channels: int, endin
     expected = np.stack([values / 65535] * channels)
     np.testing.assert_allclose(dataset.train_x, [expected, expected], rtol=1e-7)
     np.testing.assert_allclose(dataset.test_x, [expected, expected], rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("training_set", "test_set"),
+        ("seg_train", "seg_test", "seg_pred"),
+        ("train", "valid", "holdout"),
+    ],
+)
+def test_sets_are_no_classes(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        save_image(tmp_path / name / "cat" / "1.png", 1)
+    with pytest.raises(UserError, match="are sets of samples, not classes"):
+        load("image_folder", root=tmp_path)
+
+
+def test_images_that_show_more_than_their_pixels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from PIL import Image
+
+    for name in "ab":
+        save_image(tmp_path / name / "1.png", 1)
+    for junk in ("@eaDir", "__MACOSX"):
+        save_image(tmp_path / junk / "1.png", 1)
+        save_image(tmp_path / "a" / junk / "1.png", 1)
+    path = tmp_path / "a" / "2.png"
+    Image.new("RGBA", (5, 5)).save(path)
+    with pytest.raises(UserError, match=r"2\.png: it is transparent"):
+        load("image_folder", root=tmp_path)
+    Image.new("RGBA", (4, 5), (9, 9, 9, 255)).save(path)
+    assert load("image_folder", root=tmp_path, test_share=0.4).class_names == ("a", "b")
+    one, two = (Image.new("RGB", (4, 5), color) for color in ("red", "blue"))
+    path.unlink()
+    one.save(tmp_path / "a" / "2.tif", save_all=True, append_images=[two])
+    with pytest.raises(UserError, match=r"2\.tif: it has 2 pages or frames"):
+        load("image_folder", root=tmp_path)
+    (tmp_path / "a" / "2.tif").rename(tmp_path / "a" / "2.heic")
+    turned = Image.new("RGB", (5, 4), "red")
+    turned.getexif()[0x0112] = 6
+    turned.save(tmp_path / "a" / "3.jpg", exif=turned.getexif())
+    dataset = load("image_folder", root=tmp_path, test_share=0.4)
+    assert dataset.train_x.shape[1:] == (3, 5, 4)
+    (note,) = dataset.notes
+    assert note.endswith("2.heic (and 0 others)")
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "150B")
+    with pytest.raises(UserError, match="unpacks to more than"):
+        load("image_folder", root=tmp_path)
 
 
 def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit_say_why(

@@ -3,11 +3,14 @@
 import io
 import warnings
 import zipfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fedsim.errors import UserError
@@ -102,6 +105,8 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({f"{name}_{of}": np.array(1) for name in "xy" for of in ("train", "test")}, {}, "do not fit"),
     ({"x": rows(9), "y": np.full(9, 2**32 - 1, "u4").view("U1")}, {}, "damaged .*not Unicode"),
     ({"x": rows(9), "y": Y, "group": np.array(["\ud800"] * 9)}, {}, "ud800' is not Unicode text"),
+    ({"x": rows(9), "y": np.array([*"abcabcab", "nan"])}, {}, "y: sample 8 has no name, but 'nan'"),
+    ({"x": rows(9), "y": Y, "group": np.array(["", *"abcabcab"])}, {}, "group: sample 0 has no"),
 ]
 
 
@@ -120,6 +125,64 @@ def test_a_damaged_npz_says_so(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"own\.npz.*damaged"):
             load("npz", path=path)
+
+
+def test_what_follows_an_array_is_not_left_out(tmp_path: Path) -> None:
+    """Several ``numpy.save`` to one file, and joined archives, of which the last one would be read."""
+    path = save_npz(tmp_path / "own.npz", x=rows(9), y=Y)
+    path.write_bytes(2 * path.read_bytes())
+    with pytest.raises(UserError, match="does not begin with the arrays that it lists"):
+        load("npz", path=path)
+    content = io.BytesIO()
+    for _ in range(2):
+        np.save(content, rows(9))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", content.getvalue())
+        archive.writestr("y.npy", npy_of(0))
+    with pytest.raises(UserError, match="x has more values than its shape"):
+        load("npz", path=path)
+    (tmp_path / "own").mkdir()
+    np.save(tmp_path / "own" / "y.npy", Y)
+    (tmp_path / "own" / "x.npy").write_bytes(content.getvalue())
+    with pytest.raises(UserError, match=r"x\.npy: .*more follows its array"):
+        load("npz", path=tmp_path / "own")
+
+
+def test_what_is_not_used_is_said(tmp_path: Path) -> None:
+    marks = np.arange(9) > 6
+    names = np.array([*"abcabcabc"], ">U1")
+    path = save_npz(tmp_path / "own.npz", x=rows(9), y=names, is_train=marks, is_test=marks)
+    dataset = load("npz", path=path)
+    assert (dataset.class_names, len(dataset.test_y)) == (("a", "b", "c"), 2)
+    assert "not used: is_train" in dataset.notes
+    frame = pd.DataFrame({"a": range(9), "y": [*"abc"] * 3, "Is_Test": marks})
+    frame.to_csv(tmp_path / "own.csv", index=False)
+    (note,) = load("table", path=tmp_path / "own.csv", target="y").notes
+    assert note.startswith("features, not marks of samples: Is_Test")
+    assert not load("table", path=tmp_path / "own.csv", target="y", is_test="Is_Test").notes
+
+
+def test_parquet_is_read_without_what_pandas_says_of_it(tmp_path: Path) -> None:
+    path, values = tmp_path / "own.parquet", np.arange(12.0).reshape(4, 3)
+    pd.DataFrame(values).assign(y=[*"abab"]).to_parquet(path)
+    assert load("table", path=path, target="y").feature_names == ("0", "1", "2")
+    frame = pd.DataFrame(values, columns=[*"abc"]).assign(y=[*"abab"], g=[*"ddee"])
+    frame[frame.a >= 0].sort_values("b", ascending=False).to_parquet(path)
+    assert load("table", path=path, target="y", group="g").feature_names == ("a", "b", "c")
+    frame.set_index("g").to_parquet(path)
+    assert load("table", path=path, target="y", group="g").group_names == ("d", "e")
+    prices = pa.array(
+        [Decimal("1.50"), Decimal("2.25"), Decimal(3), Decimal(4)], pa.decimal128(9, 2)
+    )
+    pq.write_table(pa.table({"a": prices, "y": [*"abab"]}), path)
+    dataset = load("table", path=path, target="y", standardize=False, test_share=0.25)
+    assert sorted([*dataset.train_x[:, 0], *dataset.test_x[:, 0]]) == [1.5, 2.25, 3, 4]
+
+
+def test_names_rounded_by_a_spreadsheet_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_text("a,y,g\n" + "1,0,1.23457E+17\n2,1,1.23457E+17\n" * 3)
+    with pytest.raises(UserError, match="'g' has names that a spreadsheet has rounded"):
+        load("table", path=tmp_path / "own.csv", target="y", group="g")
 
 
 def npy_of(*shape: int) -> bytes:

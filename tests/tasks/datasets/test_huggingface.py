@@ -7,6 +7,7 @@ import lzma
 import os
 import pickle
 import socket
+import tarfile
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -307,7 +308,14 @@ def test_shards_that_name_their_classes_differently_are_refused(tmp_path: Path) 
     with pytest.raises(UserError, match="its files declare different features"):
         load("huggingface", path=str(tmp_path), features=["a"])
     (tmp_path / "train-00001-of-00002.parquet").unlink()
+    with pytest.raises(UserError, match="there are not 2 files train-"):
+        load("huggingface", path=str(tmp_path), features=["a"])
+    (tmp_path / "train-00000-of-00002.parquet").rename(tmp_path / "train.parquet")
     assert load("huggingface", path=str(tmp_path), features=["a"], test_share=0.2).classes == 2
+    with tarfile.open(tmp_path / "train.csv", "w") as archive:
+        archive.add(tmp_path / "train.parquet")
+    with pytest.raises(UserError, match=r"train\.csv is a compressed file or an archive"):
+        load("huggingface", path=str(tmp_path / "train.csv"), features=["a"])
 
 
 def test_missing_values_and_downloads(tmp_path: Path) -> None:

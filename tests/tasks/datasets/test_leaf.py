@@ -106,3 +106,9 @@ def test_real_roles(real: Path) -> None:
         windows = [-(-max(size - 80, 0) // 40) for size in (cut, len(speeches[role]) - cut)]
         assert np.count_nonzero(dataset.train_groups == group) == windows[0]
         assert np.count_nonzero(dataset.test_groups == group) == windows[1]
+
+
+def test_blanks_at_the_end_of_lines_move_no_speech(tmp_path: Path) -> None:
+    path = tmp_path / "input.txt"
+    path.write_text("A:\nfirst \n \nB: \nsecond\n\nA:\nthird\n")
+    assert _speeches(path) == {"A": "first \nthird", "B": "second"}

@@ -379,6 +379,7 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
     ("text", "message"),
     [
         ("sample,client,isTest\n1,0,1\n", "column 'isTest' is not 'is_test'"),
+        ("sample,client,split\n1,0,train\n", "column 'split' is not 'is_test'"),
         ("sample,client,client\n1,0,1\n", "dealt.csv:1: has the column 'client' twice"),
         ("sample,client\n1,0\n1,1\n", "dealt.csv:3: has the sample 1 "),
         ("sample,client\n600,0\n", "dealt.csv:2: has the sample 600 .*\n.* 0 to 599"),
