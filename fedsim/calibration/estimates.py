@@ -351,7 +351,8 @@ def unit_flags(step_s: pd.Series, *rates_bps: pd.Series) -> list[str]:
         return [flag.format("more", long, "less", low, fix)]
     if step_s.median() < _SHORT_STEP_S or any(middle > _FAST_BPS for middle in middles):
         fix = "hours or days, multiply them by 3600 or 86400"
-        return [flag.format("less", "10 us", "more", format_rate(_FAST_BPS), fix)]
+        short, high = format_duration(_SHORT_STEP_S), format_rate(_FAST_BPS)
+        return [flag.format("less", short, "more", high, fix)]
     return []
 
 

@@ -486,7 +486,9 @@ def _converted(rows: Any) -> Any:
 
 def _shown(cell: Any) -> Any:
     """The value of a cell, as a percentage if it is shown as one."""
-    is_percent = cell.data_type == "n" and cell.value is not None and "%" in cell.number_format
+    if cell.data_type != "n" or cell.value is None:
+        return _plain(cell.value)
+    is_percent = "%" in re.sub(r'"[^"]*"|\\.', "", cell.number_format)
     return f"{100 * cell.value:.15g}%" if is_percent else _plain(cell.value)
 
 
@@ -673,16 +675,12 @@ class Frame:
         self.refuse_rounded(name, np.isin(codes, rounded))
         large = [np.zeros(0, np.bool_)]
         for file, column in zip(self.files, self.columns(name), strict=True):
-            is_float = pa.types.is_floating(column.type)
-            most = (
-                _SHEET_DIGITS
-                if getattr(file, "_is_sheet", False)
-                else 2.0**53
-                if is_float
-                else np.inf
-            )
-            numbers = cells.numbers(column)[0] if most < np.inf else np.zeros(len(column))
-            large.append(cells.are_rounded(column) | (np.abs(numbers) >= most))
+            bad = cells.are_rounded(column)
+            in_sheet = getattr(file, "_is_sheet", False) and not cells._is_text(column.type)
+            if in_sheet or pa.types.is_floating(column.type):
+                most = _SHEET_DIGITS if in_sheet else 2.0**53
+                bad = bad | (np.abs(cells.numbers(column)[0]) >= most)
+            large.append(bad)
         fix = "write names as text: of a number with so many digits, the last ones are lost"
         self.refuse(np.concatenate(large), f"{name} is {{}}, a number", fix, name)
         return codes, words

@@ -281,12 +281,14 @@ def test_names_are_no_rounded_numbers(form: str, tmp_path: Path) -> None:
 
 def test_a_percentage_of_a_spreadsheet_is_one(tmp_path: Path) -> None:
     book = pytest.importorskip("openpyxl").Workbook()
-    for value in ("loss", 0.05, 0.07):
-        book.active.append([value])
+    for row in (["loss", "device"], [0.05, "12345678901234567"], [0.07, "b"], [5, "c"]):
+        book.active.append(row)
     book.active["A2"].number_format = book.active["A3"].number_format = "0.0%"
+    book.active["A4"].number_format = '0.0"%"'
     book.save(tmp_path / "a.xlsx")
-    loss = frame_of(tmp_path / "a.xlsx").load(["loss"]).number("loss", 0.01, form="share")
-    assert loss.tolist() == [0.05, 0.07]
+    frame = frame_of(tmp_path / "a.xlsx").load(["loss", "device"])
+    assert frame.number("loss", 0.01, form="share").tolist() == [0.05, 0.07, 0.05]
+    assert frame.ids("device")[1] == ["12345678901234567", "b", "c"]
 
 
 def test_a_name_in_a_spreadsheet_may_be_na(tmp_path: Path) -> None:

@@ -364,6 +364,8 @@ def _images(folder: Path, others: list[Path]) -> list[Path]:
     """The images in a folder; its other files are added to ``others``."""
     images = list[Path]()
     for number, path in enumerate(folder.rglob("*")):
+        if not images and number >= _MOST_OTHERS:
+            break
         own = path.relative_to(folder).parts
         if any(part[0] in ".@" or part == _MAC for part in own):
             continue
@@ -371,8 +373,6 @@ def _images(folder: Path, others: list[Path]) -> list[Path]:
             images.append(path)
         elif path.is_file():
             others.append(path)
-        elif not images and number >= _MOST_OTHERS:
-            break
     return sorted(images)
 
 
