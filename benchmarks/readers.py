@@ -123,6 +123,7 @@ def read(reader: Mapping[str, Any], path: Path) -> Any:
         folder=Path(),
         names={},
         task=SimpleNamespace(clients=2),
+        scenario=SimpleNamespace(server=SimpleNamespace(edges=None)),
         train_y=np.zeros(10),
         name="d",
     )

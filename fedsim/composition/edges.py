@@ -216,7 +216,7 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     if missing := [name for name in names if 0 not in found.get(name, ())]:
         raise frame.error(f"does not say where {key} {missing[0]} is at time 0", hint)
     edges = {edge for stays in found.values() for edge in stays.values()}
-    by = int if all(edge.isdecimal() for edge in edges) else str
+    by = int if all(edge.isdecimal() and len(edge) < 19 for edge in edges) else str
     section = devices.scenario.server.edges
     if section and section.trace and by is int and {*map(int, edges)} != {*range(len(edges))}:
         message = f"numbers its edge servers {format_names(sorted(edges, key=by))}"

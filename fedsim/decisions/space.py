@@ -130,8 +130,9 @@ def parse_dimension(given: str) -> Dimension:
     if units is SIZE_UNITS:
         units = {unit: size for unit, size in units.items() if "i" not in unit and unit != "KB"}
     numbers = [float(number) * factor for number, factor in zip((low, high), factors, strict=True)]
-    if numbers[0] >= numbers[1]:
-        raise UserError("the first end must be below the second", where=where, hint=hint)
+    if not numbers[0] < numbers[1] < math.inf:
+        message = "the second end must be above the first, and finite"
+        raise UserError(message, where=where, hint=hint)
     whole = not units and all(re.fullmatch(r"\d+", number) for number in (low, high))
     return Range(path, numbers[0], numbers[1], units, whole)
 

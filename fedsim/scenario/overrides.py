@@ -103,7 +103,7 @@ def _apply(source: Source, override: Override) -> None:
             if not last:
                 target = target[key]
         elif isinstance(target, list):
-            if not key.isdecimal() or int(key) >= len(target):
+            if not key.isdecimal() or len(key) > 9 or int(key) >= len(target):
                 raise UserError(
                     f"'{'.'.join(parts[:depth])}' is a list of {len(target)} items",
                     where=override.where,

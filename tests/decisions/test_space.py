@@ -66,7 +66,7 @@ def test_a_list_is_read_as_yaml() -> None:
     "text",
     [
         *("server.method", "=1..2", "a=", "a=5", "a=2..1", "a=1s..2MB", "a=1..2parsec"),
-        *("a=1min..5", "a=0.1..0.2..0.3", "a=1.2.3..5", "a=1-2..5", "a=e5..6"),
+        *("a=1min..5", "a=0.1..0.2..0.3", "a=1.2.3..5", "a=1-2..5", "a=e5..6", "a=1..1e999"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text: str) -> None:

@@ -82,6 +82,7 @@ def test_items_of_lists_have_numbers(tmp_path: Path) -> None:
 
 
 OPTIONS = r"""
+task.centers.99999999999=1 | 'task.centers' is a list of 2 items
 task.centers.2=1 | 'task.centers' is a list of 2 items\n  '2' must be a number from 0 to 1
 task.centers.x=1 | 'task.centers' is a list of 2 items
 task.centers.²=1 | 'task.centers' is a list of 2 items
