@@ -267,6 +267,7 @@ def test_names_are_no_rounded_numbers(form: str, tmp_path: Path) -> None:
     names = {"float32": [7.0, 16_777_217.0]}.get(form, [7.0, 89_490_200_001_234_567.0])
     path, frame = tmp_path / f"a.{form}", pd.DataFrame({"device": names})
     if form == "xlsx":
+        pytest.importorskip("openpyxl")
         frame.to_excel(path, index=False)
     elif form == "jsonl":
         path.write_text("".join(json.dumps({"device": name}) + "\n" for name in names))
