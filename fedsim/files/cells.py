@@ -457,6 +457,7 @@ def _stamps(values: Any, form: str | None) -> Instants:
     text = _known(values, UNKNOWN)
     is_never = np.asarray(pc.match_substring_regex(text, _NEVER).fill_null(False))
     if form is not None:
+        form = re.sub("(?<!%)Z$", "%z", form)  # A Z at the end is UTC.
         plain = text.to_pandas().str.strip()
         if not re.search(HAS_YEAR, form):
             # In some leap year.

@@ -332,6 +332,9 @@ def _read_edge_list(path: Path) -> Any:
         try:
             if re.search(r"(^|,)\s*,", line):
                 raise ValueError("has an empty cell before another one: give a value")
+            # A comma between nodes and values that blanks separate is one of decimals.
+            if re.search(r"[^\s,]\s+[^\s,].*\d,\d", line):
+                raise ValueError("decimal numbers are written with a point, as in 100.5")
             if not 2 <= len(fields) <= 4:
                 raise ValueError("a line has two nodes, then optionally a capacity and a latency")
             if graph.has_edge(*fields[:2]):

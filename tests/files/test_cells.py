@@ -84,6 +84,7 @@ def test_instants_of_other_kinds() -> None:
     seconds = us / 1e6
     columns: list[tuple[Any, dict[str, Any], bool]] = [
         (pa.array(["01.05.2024 08:00"]), {"form": "%d.%m.%Y %H:%M"}, True),
+        (pa.array(["01.05.2024 08:00Z"]), {"form": "%d.%m.%Y %H:%MZ"}, False),
         (pa.array([seconds]), {"unit": "unix_s"}, False),
         (pa.array([str(us // 1000)]), {"unit": "unix_ms"}, False),
         (pa.array([us]), {"unit": "unix_us"}, False),

@@ -192,6 +192,9 @@ def test_every_bad_line_of_an_edge_list_is_reported(tmp_path: Path) -> None:
         read_graph(path)
     lines = str(caught.value).splitlines()
     assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "5"]
+    path.write_text("server a 100,5\n")
+    with pytest.raises(UserError, match=r":1: decimal numbers .* as in 100\.5"):
+        read_graph(path)
     path.write_text("a,b,,1ms\n")
     with pytest.raises(UserError, match=":1: has an empty cell"):
         read_graph(path)

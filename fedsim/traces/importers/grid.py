@@ -24,9 +24,12 @@ from fedsim.vocabulary.formatting import format_names
 _GRAMS = {"g": 1.0, "gram": 1.0, "kg": 1e3, "t": 1e6, "tonne": 1e6, "lb": 453.59237}
 _GRAMS["pound"] = _GRAMS["lb"]
 _CURRENCIES = {"€": "EUR", "£": "GBP", "$": "USD"}
+_OTHERS = {"GBp", "GBX", "ton", "Ton", "TON", "cwt"}
+"""Pence and masses, which have three letters, too."""
 _PER_KWH = {"k": 1.0, "m": 1e-3, "g": 1e-6}
 _UNIT = re.compile(
-    r"(?<![a-z])([a-z]+?|[€£$])[ _]*(?:co[2₂][ _-]*(?:eq?)?)?[ _]*(?:/|per)[ _]*([kmg])(wh)", re.I
+    r"(?<![a-zµμ\d])([a-z]+?|[€£$])[ _]*(?:co[2₂][ _-]*(?:eq?)?)?[ _]*(?:/|per)[ _]*([kmg])(wh)",
+    re.I,
 )
 _UNITS = (
     "give it as g, kg, t, lb or a currency per kWh or MWh: unit=g/kWh, unit=lb/MWh, unit=EUR/MWh"
@@ -196,7 +199,7 @@ def _unit(text: str) -> _Unit | None:
         if (grams := _GRAMS.get(amount.lower().removesuffix("s"))) is not None:
             return CARBON_UNIT, grams * factor
         currency = _CURRENCIES.get(amount, amount.upper())
-        if len(currency) == 3:
+        if len(currency) == 3 and amount not in _OTHERS:
             return f"{currency}/kWh", factor
     return None
 

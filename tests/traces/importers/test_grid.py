@@ -147,6 +147,10 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
         (HOURLY.replace("1\n", "\n").replace("2\n", "\n"), {}, "", "in 1 of 3 intervals"),
         (HOURLY.replace(" g/kWh", ""), {}, "", "does not give the unit of 'intensity'"),
         (HOURLY.replace(" g/kWh", " g/mWh"), {}, "", "does not give the unit of 'intensity"),
+        *(
+            (HOURLY.replace(" g/kWh", f" {unit}"), {}, "", "does not give the unit of 'intensity")
+            for unit in ("µg/kWh", "10g/kWh", "ton/MWh", "GBp/kWh")
+        ),
         (HOURLY, {"unit": "stones/kWh"}, "", "unit 'stones/kWh'"),
         (HOURLY, {"column": "other"}, "", "no column 'other'"),
         (HOURLY.replace("intensity g/kWh", "load"), {}, "", "no column of carbon intensity"),
