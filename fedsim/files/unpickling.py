@@ -88,6 +88,10 @@ class _Array(np.ndarray[Any, Any]):
             raise RefusedPickle("an array without its content")
         super().__setstate__((version, shape, kind.plain, is_fortran, raw))
 
+    def __reduce__(self) -> Any:
+        # Pickled again, as for a worker process, it is an ordinary array.
+        return np.asarray(self).__reduce__()
+
 
 def _scalar(kind: _Type, raw: bytes) -> Any:
     return np.frombuffer(raw, kind.plain, 1)[0]  # It refuses objects.

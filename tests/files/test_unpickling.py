@@ -49,6 +49,15 @@ def test_every_other_name_is_refused_and_not_called(tmp_path, protocol):
         load_plain(pickle.dumps(np.array([datetime.date(2020, 1, 1)]), protocol))
 
 
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_can_be_pickled_again(protocol: int) -> None:
+    """As data sets are, to be sent to a worker process."""
+    array = load_plain(pickle.dumps(np.arange(6).reshape(2, 3), 4))
+    again = pickle.loads(pickle.dumps(array[1:], protocol))
+    assert type(again) is np.ndarray
+    np.testing.assert_array_equal(again, [[3, 4, 5]])
+
+
 class Forged:
     """An array or a scalar, with this type, of an address in the memory of the process."""
 

@@ -168,7 +168,8 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
             content = open_parquet(path, path).read()
             content.validate(full=True)
             for at, field in enumerate(content.schema):
-                if pa.types.is_decimal(field.type):
+                # Names stay exact: as floats, long ones would become one.
+                if pa.types.is_decimal(field.type) and field.name not in names:
                     floats = content.column(at).cast(pa.float64())
                     content = content.set_column(at, field.name, floats)
             # What pandas wrote about columns and its index may be wrong, or hide them.

@@ -177,6 +177,10 @@ def test_parquet_is_read_without_what_pandas_says_of_it(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": prices, "y": [*"abab"]}), path)
     dataset = load("table", path=path, target="y", standardize=False, test_share=0.25)
     assert sorted([*dataset.train_x[:, 0], *dataset.test_x[:, 0]]) == [1.5, 2.25, 3, 4]
+    ids = pa.array([Decimal(2**53), Decimal(2**53 + 1)] * 2, pa.decimal128(20, 0))
+    pq.write_table(pa.table({"a": prices, "y": [*"abab"], "g": ids}), path)
+    names = load("table", path=path, target="y", group="g").group_names
+    assert names == ("9007199254740992", "9007199254740993")
 
 
 def test_names_rounded_by_a_spreadsheet_are_refused(tmp_path: Path) -> None:
