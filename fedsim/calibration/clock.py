@@ -24,6 +24,7 @@ _RESOLUTIONS_US = (60_000_000, 1_000_000, 100_000, 10_000, 1000)
 _MOST_DAYS, _DAYS = 31, (10_000, 3_000_000)
 """Most days that a log lasts whose instants are suspected to be days of any calendar."""
 _MANY = 20
+"""Numbers up to which all of them may end in minutes and seconds by chance."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +102,11 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, Floats]
             flags.append(f"{FAR_DATES.capitalize()} {never_came}.")
     every = np.concatenate(list(seconds.values()))
     known = every[np.isfinite(every)]
-    days, whole = known[(known > _DAYS[0]) & (known < _DAYS[1])], np.unique(np.floor(known))
     what = ""
-    if 2 * np.count_nonzero(days % 1) > len(known) and np.ptp(known) < _MOST_DAYS:
+    if cells.are_days(known, *_DAYS) and np.ptp(known) < _MOST_DAYS:
         what = "days of a spreadsheet"
-    # By chance, few numbers end in minutes and seconds.
-    elif len(whole) > _MANY and whole[-1] > 10_000 and np.ptp(whole) > 1000:
-        is_clock = (whole % 100 < 60).all() and (whole // 100 % 100 < 60).all()
-        if is_clock and (whole % 100).any() and not any(dated.values()):
-            what = "times of day such as 123059"
+    elif not any(dated.values()) and _are_clocks(known):
+        what = "times of day such as 123059"
     if what:
         columns = format_names(list(column.values()))
         flags.append(
@@ -122,3 +119,13 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, Floats]
         sizes_us = [size for size in sizes_us if not (us % size).any()]
     resolution_s = next(iter(sizes_us), 0) / 1e6
     return seconds, Clock(bool(local) and not zoned, resolution_s, tuple(flags))
+
+
+def _are_clocks(numbers: Floats) -> bool:
+    """Whether all numbers may be times of day such as 123059."""
+    whole = np.floor(numbers)
+    if not len(whole) or whole.max() <= 10_000 or np.ptp(whole) <= 1000:
+        return False
+    if not (whole % 100).any() or (whole % 100 >= 60).any() or (whole // 100 % 100 >= 60).any():
+        return False
+    return len(np.unique(whole)) > _MANY

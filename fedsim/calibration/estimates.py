@@ -306,10 +306,8 @@ def estimate(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
     known_s = pd.Series(step.mean if log["steps"].notna().any() else np.nan)
-    flags = (
-        unit_flags(known_s, *(pd.Series(rate.mean[rate.mean < FASTEST_BPS]) for rate in rates))
-        + flags
-    )
+    measured = (pd.Series(rate.mean[rate.mean < FASTEST_BPS]) for rate in rates)
+    flags = unit_flags(known_s, *measured) + flags
     dropped = log["outcome"] == "dropped"
     endless = dropped & log["ended_s"].isna()
     absent = log["client"][dropped if endless.sum() < dropped.sum() else []]

@@ -220,13 +220,13 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for column_name in log:
         log[column_name] = log[column_name].array[order]
     numbers = log["round"].dropna()
-    early_s = log["end_s"].groupby(log["client"], observed=True).shift() - log["start_s"]
-    overlaps = int((early_s > max(clock.resolution_s, 1e-3)).sum())
-    if numbers.empty and overlaps:
-        flags.append(
-            f"Dispatches begin before the previous one of their client has ended ({format_count(overlaps)}): check that"
-            f" '{column['client']}' names the clients."
-        )
+    if numbers.empty:
+        early_s = log["end_s"].groupby(log["client"], observed=True).shift() - log["start_s"]
+        if overlaps := int((early_s > max(clock.resolution_s, 1e-3)).sum()):
+            flags.append(
+                f"Dispatches begin before the previous one of their client has ended ({format_count(overlaps)}): check"
+                f" that '{column['client']}' names the clients."
+            )
     if len(back := numbers[numbers < numbers.cummax()]):
         flags.append(
             f"Round {back.iloc[0]:.0f} begins again {format_duration(log['start_s'][back.index[0]])} after the first"

@@ -591,7 +591,7 @@ def recent_unit(numbers: Floats) -> str | None:
     return next((unit for unit, size in UNIX_UNITS.items() if _is_recent(middle * size)), None)
 
 
-def are_days(numbers: Floats) -> bool:
-    """Whether most numbers are days of a spreadsheet between 2000 and 2099, with times of day."""
-    days = numbers[(numbers > 36_526) & (numbers < 73_050)]
+def are_days(numbers: Floats, first: float = 36_526, last: float = 73_050) -> bool:
+    """Whether most numbers are days with times of day; by default those of a spreadsheet between 2000 and 2099."""
+    days = numbers[(numbers > first) & (numbers < last)]
     return bool(2 * np.count_nonzero(days % 1) > np.count_nonzero(np.isfinite(numbers)))

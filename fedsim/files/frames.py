@@ -675,11 +675,11 @@ class Frame:
         self.refuse_rounded(name, np.isin(codes, rounded))
         large = [np.zeros(0, np.bool_)]
         for file, column in zip(self.files, self.columns(name), strict=True):
-            bad = cells.are_rounded(column)
+            bad = np.zeros(len(column), np.bool_)
             in_sheet = getattr(file, "_is_sheet", False) and not cells._is_text(column.type)
             if in_sheet or pa.types.is_floating(column.type):
                 most = _SHEET_DIGITS if in_sheet else 2.0**53
-                bad = bad | (np.abs(cells.numbers(column)[0]) >= most)
+                bad = cells.are_rounded(column) | (np.abs(cells.numbers(column)[0]) >= most)
             large.append(bad)
         fix = "write names as text: of a number with so many digits, the last ones are lost"
         self.refuse(np.concatenate(large), f"{name} is {{}}, a number", fix, name)

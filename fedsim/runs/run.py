@@ -34,7 +34,6 @@ from fedsim.runs.schema import (
     MESSAGE_INSTANTS,
     MESSAGES,
     METRICS,
-    NULLABLE,
     ONLINE,
     PARTITION,
     PAUSES,
@@ -43,6 +42,7 @@ from fedsim.runs.schema import (
     STREAMED_OF_EDGES,
     Table,
     impossible,
+    nullable,
     with_columns,
     wrong_last,
 )
@@ -363,8 +363,7 @@ class Run:
         frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         if table is METRICS and (problem := wrong_last(frame, self.info)):
             raise RUN.damaged(path, problem)
-        nullable = {"dispatch_id"} if table is MESSAGES else NULLABLE
-        for name in nullable.intersection(frame):
+        for name in nullable(table).intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.
             frame[name] = data.column(name).to_pandas(types_mapper=_NULLABLE_INTEGERS.get)
         del data

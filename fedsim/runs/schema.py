@@ -316,9 +316,7 @@ MOST = 2**53
 _SUMMED = ("bytes_down", "bytes_up", "steps", "steps_assigned", "steps_done")
 _SIGNED = ("group", "gco2e", "cost")
 _ALWAYS = ("client_id", "time_s", "from_s", "to_s", "contributor_ids", "attributes")
-"""Columns that have a value in each row, besides those of whole numbers that are not :data:`NULLABLE`."""
-NULLABLE = {"staleness", "aggregated_version", "staleness_max"}
-"""Whole numbers that may be null, besides the ``dispatch_id`` of a message."""
+"""Columns that have a value in each row, besides those of whole numbers that are not :func:`nullable`."""
 _MOST_EDGES = 10_000
 """Edge servers of a run with fewer clients, between which these may move."""
 _KEYED = (DISPATCHES, AGGREGATIONS, EDGE_DISPATCHES, EDGES, CLIENTS, MESSAGES)
@@ -358,6 +356,12 @@ def wrong_last(metrics: pd.DataFrame, info: Mapping[str, Any]) -> str | None:
     return None
 
 
+def nullable(table: Table) -> set[str]:
+    """Columns of whole numbers that may be null."""
+    of_dispatches = {"staleness", "aggregated_version", "staleness_max"}
+    return {"dispatch_id"} if table is MESSAGES else of_dispatches
+
+
 def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | None:
     """What no run with this ``run.json`` has in the columns of a table; None if there is no such value."""
     rows, clients, present = data.num_rows, info.get("clients", MOST), {*data.column_names}
@@ -372,17 +376,20 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
         most |= dict.fromkeys(_VERSIONS, info.get("versions_made", MOST))
     if table is AGGREGATIONS:
         most["round"] = info.get("rounds", MOST)
+    may_lack = nullable(table) | {"multiplicities"}
+    if (
+        table in (DISPATCHES, EDGE_DISPATCHES)
+        and "outcome" in present
+        and data["outcome"].null_count
+    ):
+        return "the column 'outcome' lacks values"
     for name, column in zip(data.column_names, data.columns, strict=True):
         values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
         is_float, is_whole = (
             kind(values.type) for kind in (pa.types.is_floating, pa.types.is_integer)
         )
-        lacks = name in _ALWAYS or (
-            is_whole
-            and name not in {*NULLABLE, "multiplicities", *["dispatch_id"] * (table is MESSAGES)}
-        )
-        lacks |= name == "outcome" and table in (DISPATCHES, EDGE_DISPATCHES)
-        if lacks and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
+        has_all = name in _ALWAYS or (is_whole and name not in may_lack)
+        if has_all and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
             return f"the column '{name}' lacks values"
         if is_float or is_whole:
             is_no_id = table in (PAUSES, CRITICAL) and name.endswith("_id")

@@ -276,8 +276,6 @@ def _refuse(wrong: Bools, columns: list[str], path: Path, what: str) -> None:
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 _ENDINGS |= {".jfif", ".jpe", ".ppm", ".pgm"}
-_MAC = "__MACOSX"
-"""Beside names with a point (hidden ones) or @ in front, what no data set has."""
 _SETS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
 """Folders that are not classes."""
 _TRAINING = r"(?<![a-z])train(ing)?(set)?(?![a-z])"
@@ -366,8 +364,7 @@ def _images(folder: Path, others: list[Path]) -> list[Path]:
     for number, path in enumerate(folder.rglob("*")):
         if not images and number >= _MOST_OTHERS:
             break
-        own = path.relative_to(folder).parts
-        if any(part[0] in ".@" or part == _MAC for part in own):
+        if any(map(_is_hidden, path.relative_to(folder).parts)):
             continue
         if path.suffix.lower() in _ENDINGS:
             images.append(path)
@@ -383,7 +380,10 @@ def _opened(path: Path) -> Image:
 
 def _class_folders(top: Path) -> list[str]:
     return sorted(
-        path.name
-        for path in top.iterdir()
-        if path.is_dir() and path.name[0] not in ".@" and path.name != _MAC
+        path.name for path in top.iterdir() if path.is_dir() and not _is_hidden(path.name)
     )
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a file or folder is one of a system, as on network drives and in archives of macOS."""
+    return name[0] in ".@" or name == "__MACOSX"

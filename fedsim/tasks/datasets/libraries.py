@@ -246,11 +246,8 @@ class HuggingFace(DatasetComponent):
                         features |= _features(file)
                         shard = re.fullmatch(r"(.*)-\d{5}-of-(\d{5}).*", file.name)
                         if shard and path.is_dir():
-                            count, every = (
-                                file.parent.glob(f"{escape(shard[1])}-*-of-*"),
-                                int(shard[2]),
-                            )
-                            if len([*count]) != every:
+                            count = len([*file.parent.glob(f"{escape(shard[1])}-*-of-*")])
+                            if count != (every := int(shard[2])):
                                 raise ValueError(f"there are not {every} files {shard[1]}-...")
                     if len(features) > 1:  # The library takes those of the first file for all.
                         raise ValueError(
@@ -316,9 +313,8 @@ def _checked(path: Path, ending: str) -> Path:
         read_arrow(pa.memory_map(str(path)).read_buffer(), path)
     elif ending in CODECS:
         read_bytes(path)
-    elif _PACKED.match(head) or (
-        ending != ".tar" and is_tarfile(path)
-    ):  # Whatever its name, the library unpacks it.
+    # Whatever its name, the library unpacks it.
+    elif _PACKED.match(head) or (ending != ".tar" and is_tarfile(path)):
         raise ValueError(f"{path.name} is a compressed file or an archive: unpack it")
     return path
 

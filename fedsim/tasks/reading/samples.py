@@ -410,12 +410,10 @@ def opened(content: Path | bytes, where: str, open_image: Any = None) -> Image:
                 raise UserError(f"it has {frames} pages or frames", where=where, hint=_ALONE)
             image.load()
             ImageOps.exif_transpose(image, in_place=True)
-            if "A" in image.getbands() or "transparency" in image.info:
-                least, _ = image.convert("RGBA").getchannel("A").getextrema()
-                if (
-                    isinstance(least, int) and least < 255
-                ):  # What lies behind it would decide what it shows.
-                    raise UserError("it is transparent", where=where, hint="save it without alpha")
+            has_alpha = "A" in image.getbands() or "transparency" in image.info
+            # What lies behind it would decide what it shows.
+            if has_alpha and np.asarray(image.convert("RGBA").getchannel("A")).min() < 255:
+                raise UserError("it is transparent", where=where, hint="save it without alpha")
             image.info[_PACKED] = packed
             return image
 

@@ -59,14 +59,13 @@ class Fta(Importer):
         files = []
         for source in sources:
             # The header may begin with # and may be missing.
-            named = source.head(4096).lstrip(b"# ").startswith(b"event_id")
+            line = source.head(4096).partition(b"\n")[0]
+            named = line.lstrip(b"# ").startswith(b"event_id")
             file = TableFile(source, header=named and source.head(1) != b"#")
             if (count := len(file.names)) != len(COLUMNS):
                 layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
                 raise source.error(f"has {count} fields, not {len(COLUMNS)}", layout, line=1)
-            own = re.findall(
-                r"\w+", source.head(4096).decode("utf-8", "replace").partition("\n")[0]
-            )
+            own = re.findall(r"\w+", line.decode("utf-8", "replace"))
             if named and own != list(COLUMNS):
                 fix = f"they must be {', '.join(COLUMNS)}"
                 raise source.error(f"has the columns {', '.join(own)}", fix, line=1)
